@@ -10,6 +10,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// What a spec leaves out has its default: the zone UTC, the hour 0, an interval that is aligned, and a cron may be a string.
+func TestWhatIsLeftOutHasItsDefault(t *testing.T) {
+	t.Parallel()
+	for text, same := range map[string]string{
+		`{"cron": "0 8 * * *"}`:                                       `{"timezone": "UTC", "cron": ["0 8 * * *"], "day_match": "or", "dst": {"gap": "auto", "overlap": "auto"}, "jitter": "0s"}`,
+		`{"calendars": [{}]}`:                                         `{"timezone": "UTC", "calendars": [{"second": "0", "minute": "0", "hour": "0", "day_of_month": "*", "month": "*", "year": "*", "day_of_week": "*"}]}`,
+		`{"intervals": [{"every": "5m"}]}`:                            `{"timezone": "UTC", "intervals": [{"every": "5m", "offset": "0s", "mode": "aligned"}]}`,
+		`{"cron": "0 8 * * *", "exclude": {"dates": ["2027-01-01"]}}`: `{"cron": "0 8 * * *", "exclude": {"dates": ["2027-01-01"], "then": "drop"}}`,
+	} {
+		var of [2]*Timing
+		for i, text := range []string{text, same} {
+			var s Spec
+			if err := json.Unmarshal([]byte(text), &s); err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			of[i] = mustCompile(t, s)
+		}
+		if of[0].Hash() != of[1].Hash() || of[0].Zone() != "UTC" {
+			t.Errorf("%s differs from %s", text, same)
+		}
+	}
+}
+
 func TestSpecReadsItsJSON(t *testing.T) {
 	t.Parallel()
 	const text = `{

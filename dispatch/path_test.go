@@ -62,6 +62,19 @@ func TestPushedTicksAreSignedAndInOrder(t *testing.T) {
 	})
 }
 
+// Firing changes what a schedule shows of its ticks, and not its version, which is its entity tag.
+func TestFiringKeepsTheVersionOfASchedule(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	h.Start(h.Dispatch)
+	h.Put("fires", "k", dispatchtest.EverySecond())
+	h.Finish(h.Lease("fires", 1)[0])
+	s, err := h.Schedules.Get(t.Context(), h.Tenant, "fires", "k")
+	if err != nil || s.Version != 1 || s.LastAt == nil || s.LastTickID == nil || s.Stats.Fired == 0 || s.Stats.Succeeded == 0 {
+		t.Errorf("got %+v, %v", s, err)
+	}
+}
+
 func TestFailedPushIsTriedAgainWithTheSameTick(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)

@@ -94,6 +94,9 @@ type candidate struct {
 	Key      string
 }
 
+// place returns where the candidate is in the order of workflow and key.
+func (c candidate) place() Position { return Position{Workflow: c.Workflow, Key: c.Key} }
+
 // candidates returns the next schedules, by workflow and key, in the range of the index that a filter picks.
 func candidates(ctx context.Context, tx pgx.Tx, tenant tenants.ID, f Filter, after Position) ([]candidate, error) {
 	f.Status, f.DueBefore = "", time.Time{}

@@ -15,6 +15,7 @@ import (
 type acting struct {
 	batch  *batch
 	action string
+	sync   bool // a sync does it
 	counts map[string]int64
 }
 
@@ -28,6 +29,9 @@ const (
 	countUnchanged   = "unchanged"
 	countNotPossible = "not_possible"
 )
+
+// pausedBySync marks a schedule that a sync paused, because it was not listed.
+const pausedBySync = "sync"
 
 var acted = map[string]string{actPause: "paused", actResume: "resumed", actDelete: "deleted", actRetime: "retimed"}
 
@@ -100,15 +104,17 @@ func (a *acting) one(ctx context.Context, r *row, t *calendar.Timing) (what stri
 		return a.retime(ctx, w, t)
 	case t == nil || r.Status == policy.Completed || r.Status == policy.Quarantined:
 		return countNotPossible, nil
-	case a.action == actResume && r.Status == policy.Active, a.action == actPause && r.Status == policy.Paused && r.PausedUntil == nil && r.StatusNote == nil:
+	case a.action == actResume && r.Status == policy.Active, a.action == actPause && r.Status == policy.Paused && r.PausedUntil == nil && r.StatusNote == nil && (r.PausedBy == nil || a.sync):
 		return countUnchanged, nil
 	}
 	a.batch.leave(r, t)
 	if a.action == actPause {
 		since := r.PausedAt
 		r.setStatus(policy.Paused, a.batch.now)
-		if since != nil {
+		if since != nil { // by hand, until a moment
 			r.PausedAt = since
+		} else if a.sync {
+			r.PausedBy = new(pausedBySync)
 		}
 	} else {
 		r.setStatus(policy.Active, a.batch.now)

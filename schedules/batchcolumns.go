@@ -34,6 +34,7 @@ type columns struct {
 	terms       []policy.Stored // those that differ
 	moves       []*string
 	movedUntil  []*time.Time
+	bySync      []int64 // ids of the rows that a sync paused
 }
 
 func (c *columns) add(w *rewrite) error {
@@ -58,6 +59,9 @@ func (c *columns) add(w *rewrite) error {
 	}
 	c.moves, c.movedUntil = append(c.moves, moves), append(c.movedUntil, w.MovedUntil)
 	c.numbers = append(c.numbers, int32(len(c.terms)))
+	if w.PausedBy != nil {
+		c.bySync = append(c.bySync, w.ID)
+	}
 	return nil
 }
 
@@ -105,11 +109,11 @@ func (c *columns) update(q *pgx.Batch, by change) {
 			note = n.note, status_note = n.status_note, ticks_left = n.ticks_left,
 			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, phase = n.phase,
 			tzdata = n.tzdata, updated_at = $2, updated_by = $3, next_before = n.next_before, next_after = n.next_after,
-			moves = n.moves::jsonb, moved_until = n.moved_until,
+			moves = n.moves::jsonb, moved_until = n.moved_until, paused_by = CASE WHEN n.id = ANY ($38::bigint[]) THEN 'sync' END,
 			(`+policy.Columns+`) = ROW (`+termsOf+`)
 		FROM `+rowsOf+`
 		WHERE s.tenant_id = $1 AND s.id = n.id`,
-		c.args(by.tenant, by.now, by.by)...)
+		append(c.args(by.tenant, by.now, by.by), c.bySync)...)
 }
 
 // restate writes the state and the cohort of rows whose definition stays. A quiet row keeps its version.
@@ -121,7 +125,7 @@ func (c *columns) restate(q *pgx.Batch, by change) {
 		UPDATE schedule s
 		SET version = n.version, status = n.status, status_note = n.status_note, ticks_left = n.ticks_left,
 			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, phase = n.phase, tzdata = n.tzdata,
-			moves = n.moves::jsonb, moved_until = n.moved_until,
+			moves = n.moves::jsonb, moved_until = n.moved_until, paused_by = CASE WHEN n.id = ANY ($18::bigint[]) THEN 'sync' END,
 			updated_at = CASE WHEN n.version > s.version THEN $2 ELSE s.updated_at END,
 			updated_by = CASE WHEN n.version > s.version THEN $3 ELSE s.updated_by END,
 			next_before = CASE WHEN n.version > s.version THEN n.next_before ELSE s.next_before END,
@@ -132,7 +136,7 @@ func (c *columns) restate(q *pgx.Batch, by change) {
 				cohort_id, phase, tzdata, next_before, next_after, moves, moved_until)
 		WHERE s.tenant_id = $1 AND s.id = n.id`,
 		by.tenant, by.now, by.by, c.ids, c.versions, c.statuses, c.statusNotes, c.ticksLeft, c.pausedAt, c.pausedUntil,
-		c.cohorts, c.phases, c.tzdata, c.before, c.after, c.moves, c.movedUntil)
+		c.cohorts, c.phases, c.tzdata, c.before, c.after, c.moves, c.movedUntil, c.bySync)
 }
 
 // insert writes the schedules of new rows, with their states.

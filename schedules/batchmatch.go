@@ -20,7 +20,7 @@ type stored struct {
 	shard   int16
 	subject *string
 	status  string
-	pausing bool // only until a moment
+	pausing bool // only until a moment, or by a sync
 	spec    pgtype.DriverBytes
 	payload pgtype.DriverBytes
 	labels  pgtype.DriverBytes
@@ -28,7 +28,7 @@ type stored struct {
 	terms   policy.Stored
 }
 
-const storedColumns = `id, shard, subject, status, paused_until IS NOT NULL, spec, payload, labels::text, note, ` + policy.Columns
+const storedColumns = `id, shard, subject, status, paused_until IS NOT NULL OR paused_by IS NOT NULL, spec, payload, labels::text, note, ` + policy.Columns
 
 func (s *stored) fields() []any {
 	return append([]any{&s.id, &s.shard, &s.subject, &s.status, &s.pausing, &s.spec, &s.payload, &s.labels, &s.note}, s.terms.Fields()...)

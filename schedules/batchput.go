@@ -11,6 +11,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -28,15 +29,17 @@ type Item struct {
 	Workflow string
 	Key      string
 	definition
+	Synced bool                 // a sync lists it: if a sync paused it, it is resumed unless the line states a status
 	pre    version.Precondition // what a single put demands
 	whole  bool                 // the whole schedule is the answer
 	origin *tenants.Origin      // of a single put: it has a row of its own in the audit
 
-	Result string
-	ID     int64        // 0 for a schedule that a dry run would make
-	Fault  *fault.Error // of an item that failed
-	row    *row         // as it is stored then
-	shown  Schedule     // where the whole of it is the answer
+	Result  string
+	ID      int64        // 0 for a schedule that a dry run would make
+	Resumed bool         // a sync had paused it
+	Fault   *fault.Error // of an item that failed
+	row     *row         // as it is stored then
+	shown   Schedule     // where the whole of it is the answer
 }
 
 func (it *Item) fail(f *fault.Error) { it.Result, it.Fault = Failed, f }
@@ -151,7 +154,7 @@ type upserts struct {
 
 func (s *Schedules) newUpserts(tx pgx.Tx, c change, items []*Item, over int16) *upserts {
 	for _, it := range items { // an earlier try may have come to something else
-		it.Result, it.ID, it.Fault, it.row = "", 0, nil, nil
+		it.Result, it.ID, it.Resumed, it.Fault, it.row = "", 0, false, nil, nil
 	}
 	return &upserts{batch: s.newBatch(tx, c), items: items, over: over, labels: map[string]map[string]string{}}
 }
@@ -306,10 +309,41 @@ func (u *upserts) redefineItem(ctx context.Context, it *Item) error {
 	if err := it.pre.Check(true, int64(it.row.Version)); err != nil {
 		return err
 	}
-	w, err := u.batch.redefine(ctx, it.row, it.definition, it.action())
+	d, paused := it.definition, it.row.PausedBy != nil
+	if paused && it.Synced && d.status == "" {
+		fires, err := u.fires(ctx, it)
+		if err != nil {
+			return err
+		}
+		if fires {
+			d.status = policy.Active
+		}
+	}
+	w, err := u.batch.redefine(ctx, it.row, d, it.action())
 	if err != nil || w == nil {
 		return err
 	}
 	w.origin, it.Result = it.origin, Updated
+	it.Resumed = paused && it.row.Status == policy.Active
 	return nil
+}
+
+// fires reports whether a paused schedule has a nominal time left if it is resumed. A definition with another spec has faults of its own.
+func (u *upserts) fires(ctx context.Context, it *Item) (bool, error) {
+	r := it.row
+	if r.Spec != it.specText {
+		return true, nil
+	}
+	if r.TicksLeft != nil && *r.TicksLeft < 1 {
+		return false, nil
+	}
+	t, err := r.timing(ctx, u.batch.tx, u.batch.schedules.Timings, u.batch.tenant)
+	if errors.Is(err, cohorts.ErrUncomputable) {
+		return true, nil
+	}
+	if err != nil || cohorts.Delays(t) {
+		return err == nil, err
+	}
+	_, ok := t.Next(u.batch.now)
+	return ok, nil
 }

@@ -105,6 +105,7 @@ type audited struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Note        *string           `json:"note,omitempty"`
 	PausedUntil *time.Time        `json:"paused_until,omitempty"`
+	PausedBy    *string           `json:"paused_by,omitempty"`
 	Skips       []time.Time       `json:"skips,omitempty"`
 	Moves       []cohorts.Moved   `json:"moves,omitempty"`
 }
@@ -112,7 +113,7 @@ type audited struct {
 func (r *row) audited() *audited {
 	a := &audited{
 		Version: r.Version, Status: r.Status, Spec: json.RawMessage(r.Spec), Subject: r.Subject, Labels: r.Labels, Note: r.Note,
-		PausedUntil: instant.UTC(r.PausedUntil), Skips: r.Skips, Moves: r.Moves,
+		PausedUntil: instant.UTC(r.PausedUntil), PausedBy: r.PausedBy, Skips: r.Skips, Moves: r.Moves,
 	}
 	a.Policy, a.Delivery = r.Stored.Stated()
 	return a

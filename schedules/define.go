@@ -66,6 +66,8 @@ func (s *Schedules) apply(r *row, d definition, before *calendar.Timing, by chan
 	case was.Status == policy.Completed && !c.respecified: // what has been fired is not fired again
 	case d.status != "" && d.status != was.Status:
 		r.setStatus(d.status, now)
+	case d.status == policy.Paused: // the client states the pause
+		r.PausedBy = nil
 	case was.Status == policy.Completed || was.Status == policy.Quarantined:
 		r.setStatus(policy.Active, now)
 	}
@@ -133,7 +135,7 @@ func tooSmall(gap, least time.Duration) string {
 
 // setStatus makes the row active or paused as of now.
 func (r *row) setStatus(status string, now time.Time) {
-	r.Status, r.StatusNote, r.PausedAt, r.PausedUntil = status, nil, nil, nil
+	r.Status, r.StatusNote, r.PausedAt, r.PausedUntil, r.PausedBy = status, nil, nil, nil, nil
 	if status == policy.Paused {
 		r.PausedAt = &now
 	}
@@ -150,7 +152,7 @@ func (r *row) define(d definition) {
 
 func (r *row) sameDefinition(o *row) bool {
 	return r.Spec == o.Spec && r.Stored.Equal(o.Stored) && policy.Same(r.Payload, o.Payload) && policy.Same(r.Subject, o.Subject) && maps.Equal(r.Labels, o.Labels) &&
-		policy.Same(r.Note, o.Note) && policy.Same(r.StatusNote, o.StatusNote) && r.Status == o.Status
+		policy.Same(r.Note, o.Note) && policy.Same(r.StatusNote, o.StatusNote) && r.Status == o.Status && policy.Same(r.PausedBy, o.PausedBy)
 }
 
 func ticksOf(spec calendar.Spec) *int32 {

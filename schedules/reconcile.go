@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -17,13 +18,13 @@ import (
 type Unlisted struct {
 	Tenant tenants.ID
 	By     string
-	Filter Filter // by workflow and prefix of keys
+	Filter Filter // by workflow and prefix of keys, or by label
 	Before time.Time
 	Action string // pause or delete
 	Dry    bool   // nothing is changed
 
-	// Listed returns those of some keys that are listed. It is called in the transaction of a step.
-	Listed func(ctx context.Context, tx pgx.Tx, keys []string) (map[string]bool, error)
+	// Listed returns those of some schedules that are listed. It is called in the transaction of a step.
+	Listed func(ctx context.Context, tx pgx.Tx, some []Position) (map[Position]bool, error)
 }
 
 // Reconcile pauses or deletes unlisted schedules, in the order of workflow and key, and returns how many. An error ends it; what was
@@ -63,34 +64,44 @@ func (s *Schedules) reconcileNext(ctx context.Context, tx pgx.Tx, u Unlisted, at
 	if err != nil {
 		return 0, at, false, err
 	}
-	keys := make([]string, len(found))
+	names := make([]Position, len(found))
 	for i, c := range found {
-		keys[i] = c.Key
+		names[i] = c.place()
 	}
-	listed, err := u.Listed(ctx, tx, keys)
+	listed, err := u.Listed(ctx, tx, names)
 	if err != nil || len(found) == 0 {
 		return 0, at, err == nil, err
 	}
-	end := found[len(found)-1]
-	next, done = Position{Workflow: end.Workflow, Key: end.Key}, len(found) < mostTogether
-	found = slices.DeleteFunc(found, func(c candidate) bool { return listed[c.Key] })
+	next, done = names[len(names)-1], len(found) < mostTogether
+	found = slices.DeleteFunc(found, func(c candidate) bool { return listed[c.place()] })
 	if len(found) == 0 {
 		return 0, next, done, nil
 	}
-	a := acting{batch: s.newBatch(tx, change{tenant: u.Tenant, by: u.By}), action: u.Action}
+	a := acting{batch: s.newBatch(tx, change{tenant: u.Tenant, by: u.By}), action: u.Action, sync: true}
 	a.batch.dry = u.Dry
 	err = a.run(ctx, found, func(r *row, _ *time.Time) bool {
-		return !r.CreatedAt.After(u.Before) && (u.Action == actDelete || r.Status == policy.Active || r.PausedUntil != nil)
+		return !r.CreatedAt.After(u.Before) && u.Filter.labels(r) && (u.Action == actDelete || r.Status == policy.Active || r.PausedUntil != nil)
 	})
 	return int(a.counts[acted[u.Action]]), next, done, err
 }
 
-// Count returns how many schedules a filter by workflow and prefix of keys picks.
+// labels reports whether a row has the label of the filter. It may have lost it between our look and our lock.
+func (f Filter) labels(r *row) bool {
+	name, value, wanted := strings.Cut(f.Label, ":")
+	if !wanted {
+		return true
+	}
+	has, there := r.Labels[name]
+	return there && has == value
+}
+
+// Count returns how many schedules a filter picks, by workflow and prefix of keys or by label.
 func (s *Schedules) Count(ctx context.Context, tenant tenants.ID, f Filter) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	where, args := f.where("s", tenant, Position{}, nil)
-	if err := s.Pool.QueryRow(ctx, `SELECT count(*) FROM schedule s WHERE `+where, args...).Scan(&n); err != nil {
+	by, tables := f.source()
+	where, args := f.where(by, tenant, Position{}, nil)
+	if err := s.Pool.QueryRow(ctx, `SELECT count(*) FROM `+tables+` WHERE `+where, args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count schedules: %w", err)
 	}
 	return n, nil

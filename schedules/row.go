@@ -38,6 +38,7 @@ type row struct {
 	StatusNote  *string
 	PausedAt    *time.Time
 	PausedUntil *time.Time
+	PausedBy    *string // pausedBySync, or nil
 	AnchorAt    time.Time
 	TicksLeft   *int32
 	CohortID    *int64
@@ -86,7 +87,7 @@ type row struct {
 
 var rowColumns = `
 	s.id, s.workflow, s.key, s.subject, s.version, s.shard, s.status, s.spec, s.payload, s.labels, s.note, s.status_note,
-	s.paused_at, s.paused_until,
+	s.paused_at, s.paused_until, s.paused_by,
 	s.anchor_at, s.ticks_left, s.cohort_id, s.phase, s.tzdata, s.moves, s.moved_until, s.created_at, s.updated_at, s.updated_by,
 	` + policy.ColumnsOf("s") + `,
 	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.failures AS failures_in_a_row, st.last_at,
@@ -287,7 +288,7 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	}
 	out := Schedule{Note: r.Note, Core: Core{
 		ID: s.IDs.Schedule(r.ID), Workflow: r.Workflow, Key: r.Key, Subject: r.subject(), Version: r.Version, Status: r.Status,
-		Labels: r.Labels, StatusNote: r.StatusNote, PausedUntil: instant.UTC(r.PausedUntil),
+		Labels: r.Labels, StatusNote: r.StatusNote, PausedUntil: instant.UTC(r.PausedUntil), PausedBy: r.PausedBy,
 		Upcoming: make([]time.Time, 0, upcomingShown), LastAt: instant.UTC(r.LastAt), Inherited: r.Inherited(), Warnings: []calendar.Warning{},
 		Stats:  Stats{r.Fired, r.Succeeded, r.Failed, r.Skipped, r.MissedTimes},
 		TZData: r.TZData, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), UpdatedBy: r.UpdatedBy,

@@ -16,7 +16,7 @@ import (
 func (r *row) fields() []any {
 	f := append(make([]any, 0, 65),
 		&r.ID, &r.Workflow, &r.Key, &r.Subject, &r.Version, &r.Shard, &r.Status, &r.Spec, &r.Payload, &r.Labels, &r.Note, &r.StatusNote,
-		&r.PausedAt, &r.PausedUntil,
+		&r.PausedAt, &r.PausedUntil, &r.PausedBy,
 		&r.AnchorAt, &r.TicksLeft, &r.CohortID, &r.Phase, &r.TZData, &r.Moves, &r.MovedUntil, &r.CreatedAt, &r.UpdatedAt, &r.UpdatedBy,
 	)
 	f = append(f, r.Stored.Fields()...)

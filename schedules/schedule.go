@@ -47,8 +47,9 @@ type Core struct {
 	Labels          map[string]string  `json:"labels"`
 	StatusNote      *string            `json:"status_note,omitempty"`
 	PausedUntil     *time.Time         `json:"paused_until,omitempty"`
-	Reading         string             `json:"reading"`           // the spec in English; empty where it cannot be computed
-	TimezoneInForce string             `json:"timezone_in_force"` // the zone that it is timed in: of its subject, if it follows that
+	PausedBy        *string            `json:"paused_by,omitempty"` // pausedBySync, or nil
+	Reading         string             `json:"reading"`             // the spec in English; empty where it cannot be computed
+	TimezoneInForce string             `json:"timezone_in_force"`   // the zone that it is timed in: of its subject, if it follows that
 	NextAt          *time.Time         `json:"next_at"`
 	NextLocal       *string            `json:"next_local"` // NextAt in that zone
 	Upcoming        []time.Time        `json:"upcoming"`

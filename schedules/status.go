@@ -63,7 +63,7 @@ func (s *Schedules) pause(ctx context.Context, of policy.Name, p PauseParams, by
 		if r.Status == policy.Completed || r.Status == policy.Quarantined {
 			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
 		}
-		if r.Status == policy.Paused && policy.Same(unix(r.PausedUntil), unix(p.Until)) && policy.Same(r.StatusNote, p.Note) {
+		if r.Status == policy.Paused && policy.Same(unix(r.PausedUntil), unix(p.Until)) && policy.Same(r.StatusNote, p.Note) && r.PausedBy == nil {
 			return false, nil
 		}
 		since := &now
@@ -71,7 +71,7 @@ func (s *Schedules) pause(ctx context.Context, of policy.Name, p PauseParams, by
 			since = r.PausedAt
 		}
 		b.leave(r, t)
-		r.Status, r.StatusNote, r.PausedAt, r.PausedUntil = policy.Paused, p.Note, since, p.Until
+		r.Status, r.StatusNote, r.PausedAt, r.PausedUntil, r.PausedBy = policy.Paused, p.Note, since, p.Until, nil
 		if happened != nil {
 			if err := tenants.Happened(ctx, b.tx, tenant, *happened); err != nil {
 				return false, err

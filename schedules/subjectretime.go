@@ -198,7 +198,7 @@ func (b *batch) retimeFollower(ctx context.Context, r *row) error {
 	due := len(b.writes.due)
 	b.leave(r, before)
 	if after == nil {
-		r.Status, r.PausedAt, r.PausedUntil = policy.Quarantined, nil, nil
+		r.Status, r.PausedAt, r.PausedUntil, r.PausedBy = policy.Quarantined, nil, nil, nil
 		r.StatusNote = new("its spec cannot be computed in the zone of its key")
 		return nil
 	}

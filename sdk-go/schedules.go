@@ -1,6 +1,7 @@
 package carillon
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -47,10 +48,15 @@ type Schedule struct {
 	Labels   map[string]string `json:"labels"`
 	Note     string            `json:"note"`
 
+	PausedBy    string     `json:"paused_by,omitempty"`    // "sync": a sync paused it, and the next one that lists it resumes it
 	PausedUntil *time.Time `json:"paused_until,omitempty"` // nil: not paused, or until Resume
 	StatusNote  string     `json:"status_note,omitempty"`  // why it is paused
 
+	Reading         string `json:"reading"`           // the spec in English; empty if it cannot be computed
+	TimezoneInForce string `json:"timezone_in_force"` // the zone that it is timed in: that of its subject, if it follows that
+
 	NextAt     *time.Time  `json:"next_at"`      // nominal; nil if there is none
+	NextLocal  *time.Time  `json:"next_local"`   // NextAt with the offset of that zone
 	Upcoming   []time.Time `json:"upcoming"`     // nominal; up to 5
 	LastAt     *time.Time  `json:"last_at"`      // nominal; nil before the first
 	LastTickID string      `json:"last_tick_id"` // empty before the first
@@ -79,8 +85,12 @@ type Warning struct {
 	Detail string `json:"detail"`
 }
 
+// globalKey is the key of a schedule whose key is left out.
+const globalKey = "global"
+
+// schedulePath returns the path of a schedule. An empty key is globalKey.
 func schedulePath(workflow, key string, more ...string) string {
-	return path(append([]string{"workflows", workflow, "schedules", key}, more...)...)
+	return path(append([]string{"workflows", workflow, "schedules", cmp.Or(key, globalKey)}, more...)...)
 }
 
 // ifUnchanged returns the precondition of a resource whose version is the time of its last change.
@@ -98,7 +108,7 @@ func ifMatch(version int64) map[string]string {
 	return map[string]string{"If-Match": `"` + strconv.FormatInt(version, 10) + `"`}
 }
 
-// Put creates or replaces the schedule of workflow and key. When it returns without an error, the next tick is armed. A second Put of the same
+// Put creates or replaces the schedule of workflow and key. An empty key is "global", as in every call that takes one. When it returns without an error, the next tick is armed. A second Put of the same
 // params changes nothing, not even the version.
 func (c *Client) Put(ctx context.Context, workflow, key string, p Params) (Schedule, error) {
 	payload, err := raw(p.Payload)

@@ -30,6 +30,30 @@ func TestPutTwiceIsPutOnce(t *testing.T) {
 	}
 }
 
+// A call without a key is about the key "global".
+func TestAKeyThatIsLeftOutIsGlobal(t *testing.T) {
+	t.Parallel()
+	c := carillontest.New().Client()
+	if s, err := c.Put(t.Context(), "w", "", carillon.Params{Spec: daily}); err != nil || s.Key != "global" {
+		t.Fatalf("put: got %+v, %v", s, err)
+	}
+	if s, err := c.Pause(t.Context(), "w", "", carillon.PauseParams{}); err != nil || s.Key != "global" {
+		t.Errorf("pause: got %+v, %v", s, err)
+	}
+	if s, err := c.Get(t.Context(), "w", "global"); err != nil || s.Status != "paused" {
+		t.Errorf("get: got %+v, %v", s, err)
+	}
+	if tick, err := c.Trigger(t.Context(), "w", "", carillon.TriggerParams{}); err != nil || tick.Key != "global" {
+		t.Errorf("trigger: got %+v, %v", tick, err)
+	}
+	if err := c.Delete(t.Context(), "w", "", carillon.DeleteParams{}); err != nil {
+		t.Errorf("delete: got %v", err)
+	}
+	if _, err := c.Get(t.Context(), "w", ""); !errors.Is(err, carillon.ErrNotFound) {
+		t.Errorf("after the delete: got %v", err)
+	}
+}
+
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	c := carillontest.New().Client()

@@ -87,6 +87,7 @@ type Modelled struct {
 	status   string
 	pausedAt time.Time
 	until    time.Time // of a pause; zero: for good
+	bySync   bool      // a sync paused it
 	from     time.Time // the first time that counts; zero: it does not fire
 	left     int       // of max_ticks, from then on
 	skips    map[time.Time]bool
@@ -330,11 +331,14 @@ func (m *Modelled) put(d definition, now time.Time) outcome {
 	case m.status == "completed" && !respecified: // what has been fired is not fired again
 	case d.status != "" && d.status != m.status, m.status == "completed":
 		after.status, after.pausedAt, after.until = "active", time.Time{}, time.Time{}
+		after.bySync = false
 		if d.status == "paused" {
 			after.status, after.pausedAt = "paused", now
 		}
+	case d.status == "paused":
+		after.bySync = false
 	}
-	if !respecified && m.missed == after.missed && m.overlap == after.overlap && m.payload == after.payload && m.note == after.note && m.status == after.status {
+	if !respecified && m.missed == after.missed && m.overlap == after.overlap && m.payload == after.payload && m.note == after.note && m.status == after.status && m.bySync == after.bySync {
 		return ""
 	}
 	if _, ok := d.plan.next(now); respecified && !ok {
@@ -362,6 +366,28 @@ func (m *Modelled) put(d definition, now time.Time) outcome {
 	return ""
 }
 
+// listed returns what a line of a sync says of a schedule: it resumes one that a sync paused, if that still fires.
+func (m *Modelled) listed(d definition, now time.Time) definition {
+	if m == nil || !m.bySync || d.status != "" {
+		return d
+	}
+	if again := *m; again.plan != d.plan || again.join(now) {
+		d.status = "active"
+	}
+	return d
+}
+
+// reconcile pauses a schedule that a sync does not list.
+func (m *Modelled) reconcile(now time.Time) {
+	m.wake(now)
+	if m.status == "paused" && m.until.IsZero() {
+		return
+	}
+	fires := m.status == "active"
+	m.pause(time.Time{}, now)
+	m.bySync = fires
+}
+
 // rearm has a schedule that left fire again, from now on or from where its pause ends; it reports false for an active one
 // that would never fire.
 func (m *Modelled) rearm(now time.Time) bool {
@@ -380,14 +406,14 @@ func (m *Modelled) pause(until time.Time, now time.Time) outcome {
 	switch {
 	case m.status == "completed":
 		return "not_active"
-	case m.status == "paused" && m.until.Equal(until):
+	case m.status == "paused" && m.until.Equal(until) && !m.bySync:
 		return ""
 	case m.status == "active":
 		m.pausedAt = now
 	}
 	runs := m.runs(now)
 	m.leave(now)
-	m.status, m.until = "paused", until
+	m.status, m.until, m.bySync = "paused", until, false
 	m.version++
 	m.rearm(now)
 	for _, r := range runs {
@@ -407,7 +433,7 @@ func (m *Modelled) resume(once bool, now time.Time) outcome {
 	}
 	since := m.pausedAt
 	m.leave(now)
-	m.status, m.pausedAt, m.until = "active", time.Time{}, time.Time{}
+	m.status, m.pausedAt, m.until, m.bySync = "active", time.Time{}, time.Time{}, false
 	m.version++
 	if !m.join(now) {
 		m.status = "completed"

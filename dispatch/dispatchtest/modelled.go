@@ -220,8 +220,8 @@ func (w *ModelledHouse) Delete(rt *rapid.T) {
 	w.expect(rt, "delete "+key, want, err)
 }
 
-// lines draws what some keys are to be, as NDJSON, and puts it to the model.
-func (w *ModelledHouse) lines(rt *rapid.T) (body io.ReadCloser, listed map[string]bool, want []outcome) {
+// lines draws what some keys are to be, as NDJSON, and puts it to the model: as lines of a sync or of a bulk upsert.
+func (w *ModelledHouse) lines(rt *rapid.T, sync bool) (body io.ReadCloser, listed map[string]bool, want []outcome) {
 	var text strings.Builder
 	listed = map[string]bool{}
 	for _, key := range rapid.Permutation([]string{"a", "b", "c"}).Draw(rt, "keys")[:rapid.IntRange(1, 3).Draw(rt, "how many")] {
@@ -231,6 +231,9 @@ func (w *ModelledHouse) lines(rt *rapid.T) (body io.ReadCloser, listed map[strin
 			rt.Fatal(err)
 		}
 		text.Write(append(line, '\n'))
+		if sync {
+			d = w.Model[key].listed(d, w.Clock.Now)
+		}
 		listed[key], want = true, append(want, w.upsert(key, d))
 	}
 	return io.NopCloser(strings.NewReader(text.String())), listed, want
@@ -251,7 +254,7 @@ func gather(got *[]outcome) func([]bulk.Result) error {
 }
 
 func (w *ModelledHouse) Bulk(rt *rapid.T) {
-	body, _, want := w.lines(rt)
+	body, _, want := w.lines(rt, false)
 	var got []outcome
 	if _, err := w.InBulk.Upsert(rt.Context(), w.Tenant, "ann", body, gather(&got)); err != nil || !slices.Equal(got, want) {
 		rt.Fatalf("bulk: got %q, %v, want %q", got, err, want)
@@ -263,7 +266,7 @@ func (w *ModelledHouse) Bulk(rt *rapid.T) {
 func (w *ModelledHouse) Sync(rt *rapid.T) {
 	w.Clock.Move(w.T, time.Second) // what is made in the moment in which a sync begins is not its business
 	unlisted := rapid.SampledFrom([]string{"keep", "pause", "delete"}).Draw(rt, "unlisted")
-	body, listed, want := w.lines(rt)
+	body, listed, want := w.lines(rt, true)
 	var got []outcome
 	_, _, err := w.InBulk.Sync(rt.Context(), w.Tenant, "ann", bulk.SyncParams{Workflow: w.Workflow, Unlisted: unlisted}, body, gather(&got))
 	if err != nil || !slices.Equal(got, want) {
@@ -275,7 +278,7 @@ func (w *ModelledHouse) Sync(rt *rapid.T) {
 		case unlisted == "delete":
 			delete(w.Model, key)
 		case unlisted == "pause":
-			is.pause(time.Time{}, w.Clock.Now)
+			is.reconcile(w.Clock.Now)
 		}
 	}
 	w.openAll(rt)

@@ -73,7 +73,7 @@ var layOthers = []string{
 	`INSERT INTO push_load (process_id, tenant_id, requests, busiest) SELECT 900001, n, 1, 1 FROM generate_series(1001, 2000) n`,
 	`INSERT INTO allowance (tenant_id, spent_to) SELECT n, now() FROM generate_series(1001, 2000) n`,
 	`INSERT INTO sync (tenant_id, id) OVERRIDING SYSTEM VALUE SELECT n, n FROM generate_series(1001, 1200) n`,
-	`INSERT INTO sync_line (tenant_id, sync_id, line, key, body) SELECT 1001 + n % 200, 1001 + n % 200, n, 'k', '{}' FROM generate_series(1, 20000) n`,
+	`INSERT INTO sync_line (tenant_id, sync_id, line, workflow, key, body) SELECT 1001 + n % 200, 1001 + n % 200, n, 'w', 'k', '{}' FROM generate_series(1, 20000) n`,
 }
 
 // ownTicks inserts ended ticks of today for tenant $1. They come after ANALYZE, so the planner has no statistics of this tenant.
@@ -90,7 +90,7 @@ var LaidWork = []string{
 		SELECT 7, 20000000 + n, $1, 'w', decode(md5(n::text), 'hex'), 'skip', now() - interval '2 hours' FROM generate_series(1, 300) n`,
 	`INSERT INTO operation (tenant_id, kind, state, started_by, params, ended_at) SELECT $1, 'x', 'succeeded', 't', '{}', now() - interval '30 days' FROM generate_series(1, 300) n`,
 	`INSERT INTO sync (tenant_id, id, over) OVERRIDING SYSTEM VALUE VALUES ($1, 1, true)`,
-	`INSERT INTO sync_line (tenant_id, sync_id, line, key, body) SELECT $1, 1, n, 'k', '{}' FROM generate_series(1, 300) n`,
+	`INSERT INTO sync_line (tenant_id, sync_id, line, workflow, key, body) SELECT $1, 1, n, 'w', 'k', '{}' FROM generate_series(1, 300) n`,
 	`INSERT INTO slot (tenant_id, schedule_id, nominal_at, seq, attempt, workflow) SELECT $1, 900000 + n, now(), 0, 1, 'w' FROM generate_series(1, 300) n`,
 	`INSERT INTO process (id, name, place, pid, sweeps, dispatches, beat_at) OVERRIDING SYSTEM VALUE
 		SELECT 900002, 'dead', '', 1, false, false, now() - interval '10 seconds' WHERE $1 > 0`,

@@ -28,22 +28,23 @@ func EverySecond() schedules.Params {
 
 // Handed is what a worker is handed, as a client reads it.
 type Handed struct {
-	TickID        string          `json:"tick_id"`
-	Workflow      string          `json:"workflow"`
-	Key           string          `json:"key"`
-	Timestamp     time.Time       `json:"timestamp"`
-	LocalTime     string          `json:"local_time"`
-	LastTimestamp *time.Time      `json:"last_timestamp"`
-	Upcoming      []time.Time     `json:"upcoming"`
-	FiredAt       time.Time       `json:"fired_at"`
-	Attempt       int             `json:"attempt"`
-	MaxAttempts   int             `json:"max_attempts"`
-	Occurrence    *int64          `json:"occurrence"`
-	Cause         string          `json:"cause"`
-	Version       *string         `json:"workflow_version"`
-	Expired       *bool           `json:"expired"`
-	LeaseToken    string          `json:"lease_token"`
-	Payload       json.RawMessage `json:"payload"`
+	TickID        string            `json:"tick_id"`
+	Workflow      string            `json:"workflow"`
+	Key           string            `json:"key"`
+	Timestamp     time.Time         `json:"timestamp"`
+	LocalTime     string            `json:"local_time"`
+	LastTimestamp *time.Time        `json:"last_timestamp"`
+	Upcoming      []time.Time       `json:"upcoming"`
+	FiredAt       time.Time         `json:"fired_at"`
+	Attempt       int               `json:"attempt"`
+	MaxAttempts   int               `json:"max_attempts"`
+	Occurrence    *int64            `json:"occurrence"`
+	Cause         string            `json:"cause"`
+	Labels        map[string]string `json:"labels"`
+	Version       *string           `json:"workflow_version"`
+	Expired       *bool             `json:"expired"`
+	LeaseToken    string            `json:"lease_token"`
+	Payload       json.RawMessage   `json:"payload"`
 }
 
 // Lease waits up to a minute for ticks of a workflow. A process that runs waits for them, since it is told when they get ready.

@@ -99,10 +99,12 @@ CREATE TABLE schedule (
   next_after           timestamptz,
   moves                jsonb,
   moved_until          timestamptz,
+  paused_by            text,
   by_subject               boolean          GENERATED ALWAYS AS (starts_with(spec, '{"timezone":"@subject"')) STORED NOT NULL,
   PRIMARY KEY (tenant_id, id),
   CONSTRAINT schedule_workflow_key UNIQUE (tenant_id, workflow, key),
   CONSTRAINT schedule_active_in_cohort CHECK (status = 'active' OR cohort_id IS NULL OR paused_until IS NOT NULL),
+  CONSTRAINT schedule_paused_by CHECK (paused_by IS NULL OR paused_by = 'sync' AND status = 'paused' AND paused_until IS NULL),
   CONSTRAINT schedule_paused_since CHECK ((status = 'paused') = (paused_at IS NOT NULL) AND (paused_until IS NULL OR paused_at IS NOT NULL)),
   CONSTRAINT schedule_shard CHECK (shard BETWEEN 0 AND 63),
   CONSTRAINT schedule_status CHECK (status IN ('active', 'paused', 'completed', 'quarantined'))
@@ -116,6 +118,7 @@ CREATE INDEX schedule_moved ON schedule (moved_until) WHERE moved_until IS NOT N
 CREATE INDEX schedule_quarantined ON schedule (tenant_id, id) WHERE status = 'quarantined';
 CREATE INDEX schedule_rest ON schedule (tenant_id, paused_until) INCLUDE (workflow, cohort_id) WHERE status = 'paused' AND paused_until IS NOT NULL;
 COMMENT ON TABLE schedule IS 'A schedule as its client wrote it. A null policy or delivery column is inherited from the workflow. Written by dispatch/sweep, dispatch/upkeep, schedules, schedules/subjects.';
+COMMENT ON COLUMN schedule.paused_by IS 'sync: a sync paused it, and the next one that lists it resumes it; null: it is not paused, or was paused in another way';
 COMMENT ON COLUMN schedule.anchor_at IS 'creation, rounded up to a second: the anchor of fixed_rate';
 COMMENT ON COLUMN schedule.ticks_left IS 'how many ticks of max_ticks were left when it last joined a cohort; null: no limit';
 COMMENT ON COLUMN schedule.phase IS 'hash of its identity, which spreads jitter and orders the members of a cohort';
@@ -318,13 +321,14 @@ CREATE UNLOGGED TABLE sync_line (
   tenant_id int              NOT NULL,
   sync_id   bigint           NOT NULL,
   line      int              NOT NULL,
+  workflow  text COLLATE "C",
   key       text COLLATE "C",
   body      text,
   outcome   text,
   PRIMARY KEY (tenant_id, sync_id, line),
-  CONSTRAINT sync_line_either CHECK ((body IS NULL) <> (outcome IS NULL) AND (body IS NULL) = (key IS NULL))
+  CONSTRAINT sync_line_either CHECK ((body IS NULL) <> (outcome IS NULL) AND (body IS NULL) = (key IS NULL) AND (body IS NULL) = (workflow IS NULL))
 );
-CREATE INDEX sync_line_key ON sync_line (tenant_id, sync_id, key, line) WHERE key IS NOT NULL;
+CREATE INDEX sync_line_key ON sync_line (tenant_id, sync_id, workflow, key, line) WHERE key IS NOT NULL;
 COMMENT ON TABLE sync_line IS 'A line of a sync that waits to be stored. Written by schedules/bulk.';
 COMMENT ON COLUMN sync_line.outcome IS 'the outcome of a line that is not stored';
 

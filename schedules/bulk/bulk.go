@@ -38,6 +38,8 @@ type Result struct {
 	Key        string `json:"key"`
 	ScheduleID string `json:"schedule_id,omitempty"`
 	Error      *Fault `json:"error,omitempty"`
+
+	resumed bool // a sync had paused it
 }
 
 // Fault is why a line is refused: the fault that a Put of it would return.
@@ -179,7 +181,7 @@ func (s *Bulk) storeBatch(ctx context.Context, tenant tenants.ID, by string, b *
 		var again []*item
 		for _, it := range items {
 			result := &b.results[it.place]
-			result.Result = it.Result
+			result.Result, result.resumed = it.Result, it.Resumed
 			if it.Result != schedules.Failed {
 				if it.ID != 0 { // but for one that is new in a dry run
 					result.ScheduleID = s.ids.Schedule(it.ID)

@@ -279,6 +279,19 @@ func TestBulkAnswersEachLine(t *testing.T) {
 	}
 }
 
+// A line without a key is of the key "global".
+func TestAKeyThatIsLeftOutIsGlobal(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	const line = `"spec":{"cron":"0 12 * * *"},"labels":{"source":"crm"}}`
+	e.Want(200, "", "POST", schedulestest.BulkPath, `{"workflow":"bulk",`+line, "Content-Type", "application/x-ndjson")
+	e.Want(200, "", "POST", "/v1/schedules/sync?workflow=sync", `{`+line, "Content-Type", "application/x-ndjson")
+	e.Want(200, "", "POST", "/v1/schedules/sync?label=source:crm", `{"workflow":"label",`+line, "Content-Type", "application/x-ndjson")
+	if got, want := e.Stored(), "bulk global 1 active, label global 1 active, sync global 1 active"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestBulkTakesGzipOfAnyLength(t *testing.T) {
 	t.Parallel()
 	e := schedulestest.NewSite(t)

@@ -131,7 +131,8 @@ func (r *reader) parse(ctx context.Context, it *item, text []byte, quotas tenant
 		return err
 	}
 	if r.scope != nil {
-		if err := r.scope.outOfScope(line.Workflow, key); err != nil {
+		it.Synced = true
+		if err := r.scope.outOfScope(line, key); err != nil {
 			return err
 		}
 	}

@@ -19,10 +19,12 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// SyncParams say which schedules a sync is about, those of one workflow whose keys have a prefix, and what it may do.
+// SyncParams say which schedules a sync is about, and what it may do. They are those of one workflow whose keys have a prefix, or those of
+// all workflows that have a label.
 type SyncParams struct {
 	Workflow  string
 	KeyPrefix string       // empty: all keys
+	Label     string       // name:value; empty: those of the workflow
 	Unlisted  string       // what becomes of stored ones that are not listed: keep (or empty), pause, delete
 	DryRun    bool         // nothing is changed, and all is told
 	MaxChange *ChangeLimit // nil: no limit
@@ -36,7 +38,15 @@ const (
 )
 
 func (p SyncParams) check() error {
-	errs := []error{policy.CheckName("/workflow", "workflow", p.Workflow)}
+	var errs []error
+	switch {
+	case p.Label == "":
+		errs = append(errs, policy.CheckName("/workflow", "workflow", p.Workflow))
+	case p.Workflow != "" || p.KeyPrefix != "":
+		errs = append(errs, fault.Invalid("/label", "a sync is of a label or of a workflow, not of both: leave out workflow and key_prefix, or label"))
+	default:
+		errs = append(errs, p.scope().Check(""))
+	}
 	if p.KeyPrefix != "" {
 		errs = append(errs, policy.CheckKey("/key_prefix", p.KeyPrefix))
 	}
@@ -47,7 +57,7 @@ func (p SyncParams) check() error {
 }
 
 func (p SyncParams) scope() schedules.Filter {
-	return schedules.Filter{Workflow: p.Workflow, KeyPrefix: p.KeyPrefix}
+	return schedules.Filter{Workflow: p.Workflow, KeyPrefix: p.KeyPrefix, Label: p.Label}
 }
 
 // ChangeLimit is how many stored schedules a sync may change: a number of them, or a share of all in its scope.
@@ -87,6 +97,7 @@ func (l *ChangeLimit) allows(changed, stored int) bool {
 type SyncSummary struct {
 	Summary
 	Reconciled int `json:"reconciled"`
+	Resumed    int `json:"resumed"` // updated ones that an earlier sync had paused
 }
 
 // syncing is one sync under way.
@@ -101,8 +112,9 @@ type syncing struct {
 	lines  int // that are staged
 }
 
-// Sync stores the schedules that body lists, and pauses or deletes the other schedules of the workflow and key prefix. It stages all lines
-// before it changes anything; of one key the last line counts. Then it stores each line as Put would, and calls answer with the results
+// Sync stores the schedules that body lists, and pauses or deletes the other schedules of its scope. It stages all lines
+// before it changes anything; of one schedule the last line counts. Then it stores each line as Put would, resumes those that a sync
+// had paused, and calls answer with the results
 // of each batch in the order of the lines. Then, if no line was bad, it pauses or deletes the schedules that are not listed and were
 // stored before the sync began. If it would change more than MaxChange allows, it changes nothing and returns a fault 409
 // `too_many_changes`. Memory does not grow with the body. Sync closes body when it must stop reading.
@@ -161,6 +173,9 @@ func (y *syncing) pass(ctx context.Context, dry bool, answer func([]Result) erro
 		}
 		for _, r := range b.results {
 			sum.count(r)
+			if r.resumed {
+				sum.Resumed++
+			}
 		}
 		told += len(b.results)
 		if err := answer(b.results); err != nil {
@@ -200,9 +215,20 @@ func (y *syncing) reconcile(ctx context.Context, dry bool) (int, error) {
 }
 
 // outOfScope returns a fault for a line whose schedule is not in the scope of the sync.
-func (p *SyncParams) outOfScope(workflow, key string) error {
+func (p *SyncParams) outOfScope(line Line, key string) error {
 	var fields []fault.Field
-	if workflow != p.Workflow {
+	if name, value, labelled := strings.Cut(p.Label, ":"); labelled {
+		has, there := line.Labels[name]
+		if there && has == value {
+			return nil
+		}
+		at := "/labels"
+		if there {
+			at += "/" + name // a valid name needs no escape
+		}
+		return fault.Fields(fault.Field{Pointer: at, Code: "out_of_scope", Detail: fmt.Sprintf("the sync is of schedules with the label %q: give it to the schedule", p.Label)})
+	}
+	if line.Workflow != p.Workflow {
 		fields = append(fields, fault.Field{Pointer: "/workflow", Code: "out_of_scope", Detail: fmt.Sprintf("the sync is of workflow %q", p.Workflow)})
 	}
 	if !strings.HasPrefix(key, p.KeyPrefix) {

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -47,7 +49,7 @@ func TestSyncOverHTTP(t *testing.T) {
 	}
 	for _, limit := range []string{"1", "60%25", "66.6%25", "60%", "0"} {
 		a := e.Want(409, "too_many_changes", "POST", schedulestest.SyncPath+query+"&max_change="+limit, body, "Content-Type", "application/x-ndjson")
-		if fmt.Sprint(a.Doc["stored"]) != "3" || fmt.Sprint(a.Doc["summary"]) != "map[duplicates:1 errors:0 inserted:1 reconciled:1 unchanged:1 updated:1]" || e.Stored() != before {
+		if fmt.Sprint(a.Doc["stored"]) != "3" || fmt.Sprint(a.Doc["summary"]) != "map[duplicates:1 errors:0 inserted:1 reconciled:1 resumed:0 unchanged:1 updated:1]" || e.Stored() != before {
 			t.Errorf("got %s\n%s", a.Body, e.Stored())
 		}
 	}
@@ -109,7 +111,7 @@ func TestSyncRefusesWhatIsNotAsked(t *testing.T) {
 	t.Parallel()
 	e := schedulestest.NewSite(t)
 	for query, code := range map[string]string{
-		"": "invalid", "?workflow=": "invalid", "?workflow=w&unlisted=burn": "invalid", "?workflow=w&dry_run=perhaps": "invalid", "?workflow=w&results=some": "invalid",
+		"": "invalid", "?workflow=": "invalid", "?label=": "invalid", "?label=x": "invalid", "?label=a%20b:c": "invalid", "?label=a:b&workflow=w": "invalid", "?label=a:b&key_prefix=u": "invalid", "?workflow=w&unlisted=burn": "invalid", "?workflow=w&dry_run=perhaps": "invalid", "?workflow=w&results=some": "invalid",
 		"?workflow=w&max_change=x": "invalid", "?workflow=w&max_change=-1": "invalid", "?workflow=w&max_change=101%25": "invalid", "?workflow=w&max_change=NaN%25": "invalid", "?workflow=w&key_prefix=": "invalid",
 	} {
 		e.Want(422, code, "POST", "/v1/schedules/sync"+query, "{}", "Content-Type", "application/x-ndjson")
@@ -117,6 +119,135 @@ func TestSyncRefusesWhatIsNotAsked(t *testing.T) {
 	e.Want(415, "unsupported_media_type", "POST", schedulestest.SyncPath, "{}")
 	e.Want(400, "unknown_parameter", "POST", schedulestest.SyncPath+"&colour=red", "{}", "Content-Type", "application/x-ndjson")
 	e.Want(403, "insufficient_scope", "POST", schedulestest.SyncPath, "{}", "Content-Type", "application/x-ndjson", "Authorization", "Bearer "+e.Token("acme", tenants.SchedulesRead))
+}
+
+// keyed returns the schedules that are stored, each with its status and the mark of who paused it.
+func keyed(e *schedulestest.Fixture) string {
+	e.T.Helper()
+	return schedulestest.One[string](e, `
+		SELECT COALESCE(string_agg(concat_ws(' ', workflow, key, status, paused_by), ', ' ORDER BY workflow, key), '')
+		FROM schedule
+		WHERE tenant_id = $1`, e.Acme)
+}
+
+func TestASyncResumesWhatASyncPaused(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	for _, key := range []string{"active", "byhand", "later", "until"} {
+		e.Put(key, schedulestest.ByCron("0 12 * * *"))
+	}
+	e.Pause("byhand", schedules.PauseParams{})
+	e.Pause("until", schedules.PauseParams{Until: new(time.Now().Add(time.Hour))})
+	const list = "&unlisted=pause"
+	all := schedulestest.DailyLine("active") + schedulestest.DailyLine("byhand") + schedulestest.DailyLine("later") + schedulestest.DailyLine("until")
+	if _, end := e.Sync(list, schedulestest.DailyLine("none")); end.Summary.Reconciled != 3 || end.Summary.Resumed != 0 {
+		t.Errorf("got %+v", end)
+	}
+	if got, want := keyed(e.Fixture), "w active paused sync, w byhand paused, w later paused sync, w none active, w until paused"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if s := e.Get("active"); s.PausedBy == nil || *s.PausedBy != "sync" {
+		t.Errorf("it shows %v", s.PausedBy)
+	}
+	if s := e.Get("byhand"); s.PausedBy != nil {
+		t.Errorf("one that was paused by hand shows %s", *s.PausedBy)
+	}
+	e.Put("active", schedulestest.ByCron("0 12 * * *")) // a put without a status leaves it as it is
+	e.Pause("later", schedules.PauseParams{})           // by hand now
+	want := []string{"1 updated active", "2 unchanged byhand", "3 unchanged later", "4 unchanged until", "5 unchanged none"}
+	for _, dry := range []string{"&dry_run=true", ""} {
+		told, end := e.Sync(list+dry, all+schedulestest.DailyLine("none"))
+		sum := summary(0, 1, 4, 0, 0, 0)
+		sum.Resumed = 1
+		if diff := cmp.Diff(want, told); diff != "" || end.Summary != sum {
+			t.Errorf("%q: %s%+v", dry, diff, end)
+		}
+	}
+	if got, want := keyed(e.Fixture), "w active active, w byhand paused, w later paused, w none active, w until paused"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if s := e.Get("active"); s.PausedBy != nil || s.NextAt == nil {
+		t.Errorf("resumed: got %v, next at %v", s.PausedBy, s.NextAt)
+	}
+}
+
+// A line, a put or an action that states the pause of a schedule makes it one by hand.
+func TestAPauseThatIsStatedOutlivesASync(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	for _, key := range []string{"acted", "listed", "put"} {
+		e.Put(key, schedulestest.ByCron("0 12 * * *"))
+	}
+	if _, end := e.Sync("&unlisted=pause", ""); end.Summary.Reconciled != 3 {
+		t.Fatalf("got %+v", end)
+	}
+	e.RunAction("pause", schedules.ActionFilter{KeyPrefix: "acted"})
+	p := schedulestest.ByCron("0 12 * * *")
+	p.Status = policy.Paused
+	e.Put("put", p)
+	listed := `{"key":"listed","spec":{"cron":"0 12 * * *"},"status":"paused"}` + "\n"
+	for _, body := range []string{listed, schedulestest.DailyLine("listed") + schedulestest.DailyLine("acted") + schedulestest.DailyLine("put")} {
+		if _, end := e.Sync("&unlisted=keep", body); end.Summary.Resumed != 0 {
+			t.Errorf("got %+v", end)
+		}
+	}
+	if got, want := keyed(e.Fixture), "w acted paused, w listed paused, w put paused"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A schedule that a sync paused and whose last time has passed stays paused when it is listed again. Its line is not bad.
+func TestASyncDoesNotResumeWhatFiresNoMore(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	line := fmt.Sprintf(`{"key":"once","spec":{"at":[%q]}}`, time.Now().Add(time.Hour).UTC().Format("2006-01-02T15:04:05Z")) + "\n"
+	e.Sync("", line)
+	if _, end := e.Sync("&unlisted=pause", ""); end.Summary.Reconciled != 1 {
+		t.Fatalf("got %+v", end)
+	}
+	past := time.Now().Add(-time.Hour).UTC().Format("2006-01-02T15:04:05Z")
+	e.Exec(`UPDATE schedule SET spec = regexp_replace(spec, '"at":\["[^"]*"\]', '"at":["'||$1||'"]')`, past)
+	if told, end := e.Sync("&unlisted=pause", fmt.Sprintf(`{"key":"once","spec":{"at":[%q]}}`, past)); told[0] != "1 unchanged once" || end.Summary.Resumed != 0 {
+		t.Errorf("got %q %+v", told, end)
+	}
+	if got := keyed(e.Fixture); got != "w once paused sync" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A sync of a label is about the schedules of all workflows that have the label, and about no others.
+func TestASyncOfALabel(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	line := func(workflow, key, labels string) string {
+		return fmt.Sprintf(`{"workflow":%q,"key":%q,"spec":{"cron":"0 12 * * *"},"labels":{%s}}`, workflow, key, labels) + "\n"
+	}
+	const ours, theirs = `"source":"crm:eu"`, `"source":"web"`
+	e.Want(200, "", "POST", schedulestest.BulkPath, line("a", "1", ours)+line("a", "2", ours)+line("a", "3", theirs)+line("b", "1", ours)+line("b", "2", theirs)+line("b", "4", ""), "Content-Type", "application/x-ndjson")
+	sync := func(query, body string) schedulestest.Answer {
+		return e.Want(200, "", "POST", "/v1/schedules/sync?label=source:crm:eu"+query, body, "Content-Type", "application/x-ndjson")
+	}
+	a := sync("", line("a", "1", theirs)+line("a", "9", "")+`{"key":"1","spec":{"cron":"0 12 * * *"},"labels":{`+ours+`}}`)
+	for _, want := range []string{`"pointer":"/labels/source","code":"out_of_scope"`, `"pointer":"/labels","code":"out_of_scope"`, `"pointer":"/workflow"`, `"errors":3`} {
+		if !strings.Contains(a.Body, want) {
+			t.Errorf("%s is not in %s", want, a.Body)
+		}
+	}
+	e.Want(409, "too_many_changes", "POST", "/v1/schedules/sync?label=source:crm:eu&unlisted=pause&max_change=66%25", line("b", "2", ours), "Content-Type", "application/x-ndjson")
+	listed := line("a", "1", ours) + line("b", "2", ours) + line("c", "1", ours)
+	a = sync("&unlisted=pause", listed)
+	if want := `{"summary":{"inserted":1,"updated":1,"unchanged":1,"duplicates":0,"errors":0,"reconciled":2,"resumed":0},"warnings":[]}`; !strings.Contains(a.Body, want) {
+		t.Errorf("got %s", a.Body)
+	}
+	if got, want := keyed(e.Fixture), "a 1 active, a 2 paused sync, a 3 active, b 1 paused sync, b 2 active, b 4 active, c 1 active"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if a = sync("&unlisted=delete", listed+line("b", "1", ours)); !strings.Contains(a.Body, `"reconciled":1,"resumed":1`) {
+		t.Errorf("got %s", a.Body)
+	}
+	if got, want := keyed(e.Fixture), "a 1 active, a 3 active, b 1 active, b 2 active, b 4 active, c 1 active"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 }
 
 // cut is a body whose connection breaks.
@@ -210,13 +341,25 @@ func TestSyncIsBulkAndTheRest(t *testing.T) {
 			if err != nil || sum != plan || len(done) != len(planned) {
 				rt.Fatalf("planned %+v, done %+v, %v", plan, sum, err)
 			}
-			h.PutEach(rt, lines)
+			h.PutEach(rt, resumed(h, w, lines))
 			dropUnlisted(h, rt, p, lines, sum.Errors > 0)
 			if diff := cmp.Diff(h.Dump(h.Other, w), h.Dump(h.Acme, w)); diff != "" {
 				rt.Fatalf("stored (-puts +sync):\n%s", diff)
 			}
 		}
 	})
+}
+
+// resumed returns the lines as puts of the other tenant: one that a sync paused, and whose line states no status, is put as active.
+func resumed(h *schedulestest.Fixture, w string, lines []bulk.Line) (puts []bulk.Line) {
+	paused := schedulestest.One[[]string](h, `SELECT COALESCE(array_agg(key), '{}') FROM schedule WHERE tenant_id = $1 AND workflow = '`+w+`' AND paused_by IS NOT NULL`, h.Other)
+	for _, l := range lines {
+		if l.Status == "" && slices.Contains(paused, *l.Key) {
+			l.Status = policy.Active
+		}
+		puts = append(puts, l)
+	}
+	return puts
 }
 
 // dropUnlisted changes the other tenant's schedules as a sync changes those that are not listed.
@@ -240,6 +383,9 @@ func dropUnlisted(h *schedulestest.Fixture, rt *rapid.T, p bulk.SyncParams, line
 			err = h.Schedules.Delete(h.Theirs(), h.Other, p.Workflow, s.Key, by)
 		case s.Status == "active" || s.PausedUntil != nil:
 			_, _, err = h.Schedules.Pause(h.Theirs(), h.Other, p.Workflow, s.Key, schedules.PauseParams{}, by)
+			if s.Status == "active" {
+				h.Exec(`UPDATE schedule SET paused_by = 'sync' WHERE tenant_id = $1 AND workflow = $2 AND key = $3`, h.Other, p.Workflow, s.Key)
+			}
 		}
 		if err != nil {
 			rt.Fatal(err)

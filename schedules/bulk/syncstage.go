@@ -125,9 +125,9 @@ func (y *syncing) stageBatch(ctx context.Context, b *batch) error {
 	ctx, cancel := context.WithTimeout(ctx, stageTimeout)
 	defer cancel()
 	n := len(b.results)
-	numbers, keys, bodies, outcomes := make([]int32, n), make([]*string, n), make([]*string, n), make([]*string, n)
+	numbers, workflows, keys, bodies, outcomes := make([]int32, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
 	for _, it := range b.items {
-		keys[it.place], bodies[it.place] = &it.Key, new(string(it.text))
+		workflows[it.place], keys[it.place], bodies[it.place] = &it.Workflow, &it.Key, new(string(it.text))
 	}
 	for i, r := range b.results {
 		numbers[i] = int32(r.Line)
@@ -145,9 +145,10 @@ func (y *syncing) stageBatch(ctx context.Context, b *batch) error {
 			return err
 		}
 		_, err := tx.Exec(ctx, `
-			INSERT INTO sync_line (tenant_id, sync_id, line, key, body, outcome)
-			SELECT $1, $2, line, key, body, outcome
-			FROM unnest($3::int[], $4::text[], $5::text[], $6::text[]) AS n (line, key, body, outcome)`, y.tenant, y.id, numbers, keys, bodies, outcomes)
+			INSERT INTO sync_line (tenant_id, sync_id, line, workflow, key, body, outcome)
+			SELECT $1, $2, line, workflow, key, body, outcome
+			FROM unnest($3::int[], $4::text[], $5::text[], $6::text[], $7::text[]) AS n (line, workflow, key, body, outcome)`,
+			y.tenant, y.id, numbers, workflows, keys, bodies, outcomes)
 		if err != nil {
 			return fmt.Errorf("stage lines: %w", err)
 		}
@@ -160,7 +161,7 @@ type staged struct {
 	Line       int
 	Body       *string
 	Outcome    *string
-	Superseded bool // a later line has the same key
+	Superseded bool // a later line is of the same schedule
 }
 
 // next returns the staged lines after those that r has read, as a batch.
@@ -197,11 +198,11 @@ func (y *syncing) readStaged(ctx context.Context, after int) (found []staged, er
 		}
 		rows, _ := tx.Query(ctx, `
 			SELECT l.line, l.body, l.outcome,
-				EXISTS (SELECT FROM sync_line o WHERE o.tenant_id = $1 AND o.sync_id = $2 AND o.key = l.key AND o.line > l.line) AS superseded
+				EXISTS (SELECT FROM sync_line o WHERE o.tenant_id = $1 AND o.sync_id = $2 AND o.workflow = l.workflow AND o.key = l.key AND o.line > l.line) AS superseded
 			FROM (
-				SELECT line, key, body, outcome, sum(COALESCE(octet_length(body), 0)) OVER (ORDER BY line) - COALESCE(octet_length(body), 0) AS before
+				SELECT line, workflow, key, body, outcome, sum(COALESCE(octet_length(body), 0)) OVER (ORDER BY line) - COALESCE(octet_length(body), 0) AS before
 				FROM (
-					SELECT line, key, body, outcome
+					SELECT line, workflow, key, body, outcome
 					FROM sync_line
 					WHERE tenant_id = $1 AND sync_id = $2 AND line > $3
 					ORDER BY line
@@ -247,22 +248,28 @@ func (b *batch) addStaged(ctx context.Context, r *reader, l staged, quotas tenan
 	return nil
 }
 
-// listed returns those of some keys that the body names. It proves first that the staged lines are there: else nothing is listed.
-func (y *syncing) listed(ctx context.Context, tx pgx.Tx, keys []string) (map[string]bool, error) {
+// listed returns those of some schedules that the body names. It proves first that the staged lines are there: else nothing is listed.
+func (y *syncing) listed(ctx context.Context, tx pgx.Tx, some []schedules.Position) (map[schedules.Position]bool, error) {
 	if err := y.intact(ctx, tx); err != nil {
 		return nil, err
 	}
+	workflows, keys := make([]string, len(some)), make([]string, len(some))
+	for i, one := range some {
+		workflows[i], keys[i] = one.Workflow, one.Key
+	}
 	rows, _ := tx.Query(ctx, `
-		SELECT n.key
-		FROM unnest($3::text[]) AS n (key)
-		CROSS JOIN LATERAL (SELECT FROM sync_line WHERE tenant_id = $1 AND sync_id = $2 AND key = n.key LIMIT 1) l`, y.tenant, y.id, keys) // CollectRows reports the error
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		SELECT n.workflow, n.key
+		FROM unnest($3::text[], $4::text[]) AS n (workflow, key)
+		CROSS JOIN LATERAL (SELECT FROM sync_line WHERE tenant_id = $1 AND sync_id = $2 AND workflow = n.workflow AND key = n.key LIMIT 1) l`,
+		y.tenant, y.id, workflows, keys) // ForEachRow reports the error
+	listed := make(map[schedules.Position]bool, len(some))
+	var at schedules.Position
+	_, err := pgx.ForEachRow(rows, []any{&at.Workflow, &at.Key}, func() error {
+		listed[at] = true
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("find what is listed: %w", err)
-	}
-	listed := make(map[string]bool, len(names))
-	for _, name := range names {
-		listed[name] = true
 	}
 	return listed, nil
 }
