@@ -296,3 +296,28 @@ func TestAPreviewIsThatOfTheSchedule(t *testing.T) {
 		e.Want(422, "invalid", "POST", "/v1/schedules/preview", `{`+bad+`,`+daily)
 	}
 }
+
+// A user with five reminders moves from Tokyo to Los Angeles: one request retimes all of them, in one transaction.
+func TestAMoveRetimesAllRemindersAtOnce(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	e.Want(201, "", "PUT", "/v1/subjects/user", `{"timezone":"Asia/Tokyo"}`)
+	reminders := []string{"water", "lunch", "pill", "walk", "sleep"}
+	for i, key := range reminders {
+		e.Want(201, "", "PUT", "/v1/workflows/"+key+"/schedules/user%2F"+key, fmt.Sprintf(`{"subject":"user","spec":{"timezone":"@subject","cron":"0 %d * * *"}}`, 8+3*i))
+	}
+	e.Want(200, "", "PUT", "/v1/subjects/user", `{"timezone":"America/Los_Angeles"}`)
+	for i, key := range reminders {
+		got := e.Want(200, "", "GET", "/v1/workflows/"+key+"/schedules/user%2F"+key, "")
+		local, _ := got.Doc["next_local"].(string)
+		if got.Doc["timezone_in_force"] != "America/Los_Angeles" || !strings.Contains(local, fmt.Sprintf("T%02d:00:00-0", 8+3*i)) {
+			t.Errorf("%s: got %s", key, got.Body)
+		}
+	}
+	if n := schedulestest.One[int](e.Fixture, `SELECT count(DISTINCT xmin::text)::int FROM schedule`); n != 1 {
+		t.Errorf("the schedules were retimed in %d transactions", n)
+	}
+	if n := schedulestest.One[int](e.Fixture, `SELECT count(DISTINCT rezoned_at)::int FROM schedule_state WHERE rezoned_at IS NOT NULL`); n != 1 {
+		t.Errorf("the schedules remember %d moments of the change", n)
+	}
+}
