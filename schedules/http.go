@@ -31,6 +31,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.GET(one+"/upcoming", h.upcoming, read)
 	g.GET(one+"/revisions", h.revisions, read)
 	g.GET("/v1/schedules", h.list, read)
+	g.GET("/v1/schedules/:id", h.getByID, read, web.NoQuery, web.Conditional)
 	g.POST("/v1/schedules/preview", h.preview, read)
 	g.POST("/v1/schedules/get", h.many, read, web.NoQuery)
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
@@ -53,6 +54,18 @@ func (h handler) get(c echo.Context) error {
 		return err
 	}
 	s, err := h.Get(c.Request().Context(), tenants.From(c), workflow, key)
+	if err != nil {
+		return err
+	}
+	return web.AnswerTagged(c, int64(s.Version), s)
+}
+
+func (h handler) getByID(c echo.Context) error {
+	id, err := web.Param(c, "id")
+	if err != nil {
+		return err
+	}
+	s, err := h.GetByID(c.Request().Context(), tenants.From(c), id)
 	if err != nil {
 		return err
 	}

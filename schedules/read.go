@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -28,6 +29,26 @@ func (s *Schedules) Get(ctx context.Context, tenant tenants.ID, workflow, key st
 		return Schedule{}, err
 	}
 	return r.schedule(ctx, s.Pool, s, tenant, now)
+}
+
+// GetByID returns the schedule that an id names.
+func (s *Schedules) GetByID(ctx context.Context, tenant tenants.ID, id string) (Schedule, error) {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	none := fault.NotFound("no schedule has the id %q", id)
+	n, ok := s.IDs.ParseSchedule(id)
+	if !ok {
+		return Schedule{}, none
+	}
+	rows, _, now, err := readRows(ctx, s.Pool, web.MostPage, byID, tenant, []int64{n})
+	defer web.Done(ctx, rows, (*row).held)
+	if err != nil {
+		return Schedule{}, err
+	}
+	if len(rows) == 0 {
+		return Schedule{}, none
+	}
+	return rows[0].schedule(ctx, s.Pool, s, tenant, now)
 }
 
 func readRow(ctx context.Context, db postgres.DB, tenant tenants.ID, workflow, key string) (*row, time.Time, error) {

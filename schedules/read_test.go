@@ -155,3 +155,22 @@ func text(e *schedulestest.Site, path, accept string) (status int, header http.H
 	}
 	return resp.StatusCode, resp.Header, string(got)
 }
+
+func TestAScheduleIsReadByItsID(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	made := e.Want(201, "", "PUT", schedulestest.SchedulePath, schedulestest.DailyBody)
+	path := "/v1/schedules/" + made.Doc["id"].(string)
+	byName, byID := e.Want(200, "", "GET", schedulestest.SchedulePath, ""), e.Want(200, "", "GET", path, "")
+	if byID.Body != byName.Body || byID.Header.Get("ETag") != byName.Header.Get("ETag") {
+		t.Errorf("by name %s, by id %s", byName.Body, byID.Body)
+	}
+	e.Want(304, "", "GET", path, "", "If-None-Match", byID.Header.Get("ETag"))
+	e.Want(404, "not_found", "GET", path, "", "Authorization", "Bearer "+e.Token("other", tenants.TenantAdmin))
+	for _, id := range []string{"sch_none", "x", strings.Repeat("x", 300)} {
+		e.Want(404, "not_found", "GET", "/v1/schedules/"+id, "")
+	}
+	e.Want(400, "unknown_parameter", "GET", path+"?x=1", "")
+	e.Want(204, "", "DELETE", schedulestest.SchedulePath, "")
+	e.Want(404, "not_found", "GET", path, "")
+}

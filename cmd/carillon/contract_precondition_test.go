@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -30,6 +31,7 @@ var guarded = map[string]string{
 	"GET /v1/calendars/:calendar":                            "",
 	"PUT /v1/calendars/:calendar":                            `{"dates": ["2026-12-25"]}`,
 	"DELETE /v1/calendars/:calendar":                         "",
+	"GET /v1/schedules/:id":                                  "",
 	"GET /v1/admin/issuers":                                  "",
 	"PUT /v1/admin/issuers":                                  `{"issuers": []}`,
 	"GET /v1/subjects/:subject":                              "",
@@ -61,14 +63,18 @@ func TestNoRouteIgnoresAPrecondition(t *testing.T) {
 			"workflows/x", "workflows/:workflow", "schedules/x", "schedules/:key", "calendars/x", "calendars/:calendar",
 			"subjects/x", "subjects/:subject", "endpoints/x", "endpoints/:name").Replace(path)], 201, "")
 	}
+	stored := s.expect(t, client, operator, "GET", "/v1/workflows/x/schedules/x", "", 200, "")
 	evaluated := map[string]bool{}
 	for _, r := range s.routes {
 		if strings.HasPrefix(r.Method, "echo_") {
 			continue
 		}
 		token, path := operator, pathParameter.ReplaceAllString(r.Path, "x")
-		if r.Path == "/docs/:file" {
+		switch r.Path {
+		case "/docs/:file":
 			path = "/docs/start.js"
+		case "/v1/schedules/:id":
+			path = "/v1/schedules/" + fmt.Sprint(stored["id"])
 		}
 		if strings.HasPrefix(path, "/v1/platform/") {
 			token = platform
