@@ -18,11 +18,12 @@ const (
 	EndpointDisabled    = "endpoint.disabled"    // an endpoint answered 410; the cause is the endpoint
 	QuotaSoft           = "quota.soft"           // four fifths of a quota are used; the cause is the quota
 	TZDataRetimed       = "tzdata.retimed"       // a newer tz database moved schedules; the cause is its version
+	APIKeyExpiring      = "api_key.expiring"     // an API key expires within a week; the cause is the id of the key
 )
 
 // Events returns the names of all events.
 func Events() []string {
-	return []string{TickFailed, ScheduleQuarantined, ScheduleAutoPaused, EndpointDisabled, QuotaSoft, TZDataRetimed}
+	return []string{TickFailed, ScheduleQuarantined, ScheduleAutoPaused, EndpointDisabled, QuotaSoft, TZDataRetimed, APIKeyExpiring}
 }
 
 // Happening is one occurrence of an event. The occurrences of an hour with the same cause become one event with a count.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/dispatch/events"
@@ -219,5 +221,40 @@ func TestEventsAreSentByTheEngineItself(t *testing.T) {
 	dispatchtest.Until(t, "the events are sent and deleted", func() bool { return h.Number(`SELECT count(*) FROM event`) == 0 })
 	if n := len(r.Requests()); n != 2 {
 		t.Errorf("%d events are sent, want 2", n)
+	}
+}
+
+// A tenant is told once, a week before an API key expires. What has no end, ends later, has expired or is another tenant's is not told.
+func TestAnExpiringKeyIsTold(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	r, secret := h.Listener(tenants.APIKeyExpiring)
+	other, err := tenants.Ensure(t.Context(), h.Pool, "other", tenants.Wide())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, key := range []struct {
+		tenant tenants.ID
+		id     string
+		in     any
+	}{{h.Tenant, "key_soon", "6 days"}, {h.Tenant, "key_later", "8 days"}, {h.Tenant, "key_never", nil}, {h.Tenant, "key_over", "-1 hour"}, {other.ID, "key_theirs", "6 days"}} {
+		h.Exec(`INSERT INTO api_key (tenant_id, id, name, hash, scopes, expires_at, created_by) VALUES ($1, $2, 'ci', $3, '{}', now() + $4::interval, 'ann')`, key.tenant, key.id, []byte{byte(i)}, key.in)
+	}
+	h.Start(h.Dispatch)
+	dispatchtest.Until(t, "the tenant is told", func() bool { return len(r.Requests()) > 0 })
+	dispatchtest.Until(t, "all that expire are noted", func() bool { return h.Number(`SELECT count(*) FROM api_key WHERE told_at IS NOT NULL`) == 3 })
+	all := h.Told(r, secret)
+	if len(all) != 1 || all[0].Cause != "key_soon" || all[0].Count != 1 || !strings.Contains(string(all[0].Data), `"name":"ci"`) && !strings.Contains(string(all[0].Data), `"name" : "ci"`) {
+		t.Fatalf("got %+v", all)
+	}
+	var data struct {
+		APIKey    string    `json:"api_key"`
+		ExpiresAt time.Time `json:"expires_at"`
+	}
+	if err := json.Unmarshal(all[0].Data, &data); err != nil || data.APIKey != "key_soon" || data.ExpiresAt.Before(time.Now().Add(5*24*time.Hour)) {
+		t.Errorf("got %s, %v", all[0].Data, err)
+	}
+	if n := h.Number(`SELECT count(*) FROM api_key WHERE told_at IS NOT NULL AND id IN ('key_later', 'key_never')`); n != 0 {
+		t.Errorf("%d keys that do not expire soon are noted", n)
 	}
 }

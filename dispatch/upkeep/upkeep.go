@@ -15,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/calendars"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // The names of tasks that tests run by themselves.
@@ -71,6 +72,9 @@ func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartit
 		{in: dispatches, Name: "clear syncs", every: upkeepEvery, Limit: taskLimit, Some: Full(20*record.MostCleared, clearing.clearSyncs)},
 		{in: dispatches, Name: "finish erasures", every: upkeepEvery, Limit: time.Minute, Some: whole(finishErasures(c.Erase, eraser))},
 		{in: dispatches && c.Uses != nil, Name: "look at quotas", every: events.QuotaLook, Limit: events.QuotaLookFor, Some: c.Events.LookAtQuotas},
+		{in: dispatches, Name: "tell of keys that expire", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, func(ctx context.Context) (int64, error) {
+			return tenants.TellExpiring(ctx, c.Pool, record.MostCleared)
+		})},
 		{in: sweeps, Name: "count members", every: time.Second, Limit: taskLimit, Some: whole(folding.fold)},
 		{in: sweeps, Name: AddUpUse, every: history.FoldUseEvery, Limit: taskLimit, look: `SELECT FROM daily_use_delta WHERE ` + postgres.Unfolded("daily_use_delta"), Some: Full(history.MostUse, folding.addUpUse)},
 		{in: sweeps, Name: LookForStuck, every: watchEvery, Limit: watchLimit, Some: whole(func(ctx context.Context) error { return watchdog.look(ctx, time.Now()) })},

@@ -64,6 +64,7 @@ CREATE TABLE api_key (
   scopes              text[]           NOT NULL,
   workflows           text[],
   expires_at          timestamptz,
+  told_at             timestamptz,
   created_at          timestamptz      NOT NULL DEFAULT now(),
   created_by          text             NOT NULL,
   previous_hash       bytea,
@@ -74,8 +75,10 @@ CREATE TABLE api_key (
   CONSTRAINT api_key_previous_hash UNIQUE (previous_hash),
   CONSTRAINT api_key_previous CHECK (((previous_hash IS NULL) = (previous_expires_at IS NULL)))
 ) WITH (fillfactor = 80);
+CREATE INDEX api_key_expiring ON api_key (expires_at) WHERE expires_at IS NOT NULL AND told_at IS NULL;
 COMMENT ON TABLE api_key IS 'An API key of a tenant. Only its hash is stored. Written by tenants.';
 COMMENT ON COLUMN api_key.hash IS 'SHA-256 of the key';
+COMMENT ON COLUMN api_key.told_at IS 'when the tenant was told that it expires soon; null: not yet';
 COMMENT ON COLUMN api_key.workflows IS 'the key covers only these workflows; null: all';
 COMMENT ON COLUMN api_key.previous_hash IS 'SHA-256 of the key before the last rotation; it is valid until previous_expires_at';
 COMMENT ON COLUMN api_key.last_used_at IS 'the last use of the key or of a token made from it; up to a minute behind';
