@@ -58,7 +58,16 @@ func (v *Verifier) mapped(ctx context.Context, iss string, claims jwt.MapClaims)
 	if err != nil {
 		return who, err
 	}
+	named := map[string]bool{} // so that a made-up token costs no look-up of tenants that it does not name
+	for _, claim := range claims {
+		if text, ok := claim.(string); ok {
+			named[text] = true
+		}
+	}
 	for _, name := range names {
+		if !named[name] {
+			continue
+		}
 		t, err := v.Tenants.named(ctx, name, true)
 		if err != nil {
 			return who, err

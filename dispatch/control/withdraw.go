@@ -78,7 +78,7 @@ func unendedOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedules []in
 		CROSS JOIN LATERAL (
 			SELECT schedule_id, nominal_at, seq, state, reason
 			FROM tick
-			WHERE tenant_id = $1 AND schedule_id = i.id AND state IN (0, 1)
+			WHERE tenant_id = $1 AND schedule_id = i.id AND state IN (0, 1) AND (st.schedule_id IS NOT NULL OR reason = 0)
 			ORDER BY nominal_at DESC, seq DESC
 			LIMIT CASE WHEN st.schedule_id IS NULL THEN $3 ELSE st.live + st.buffered + st.aside + st.aside_buffered + (
 				SELECT count(*) FROM delayed d WHERE d.tenant_id = $1 AND d.schedule_id = i.id AND d.why = 'later') END

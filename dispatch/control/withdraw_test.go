@@ -51,7 +51,7 @@ func TestASubjectIsCancelledWithAllThatIsPlanned(t *testing.T) {
 	h.Put("ended", "u/2", ofSubject("u", "allow_all", nil))
 	h.Put("retry", "u/3", ofSubject("u", "allow_all", nil))
 	h.Put("gone", "u/4", ofSubject("u", "allow_all", nil))
-	h.Put("ready", "v", ofSubject("", "allow_all", nil))
+	h.Put("other", "v", ofSubject("", "allow_all", nil)) // a workflow of its own: a row of ready may hold several ticks
 	running, buffered := trigger(h, "run", "u/1", ""), trigger(h, "run", "u/1", "")
 	held := h.Lease("run", 1)[0]
 	done := trigger(h, "ended", "u/2", "")
@@ -62,7 +62,7 @@ func TestASubjectIsCancelledWithAllThatIsPlanned(t *testing.T) {
 	if err := h.Schedules.Delete(t.Context(), h.Tenant, "gone", "u/4", schedules.Changer{By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	ready, later, other := trigger(h, "ready", "u", ""), trigger(h, "ready", "u", "1h"), trigger(h, "ready", "v", "")
+	ready, later, other := trigger(h, "ready", "u", ""), trigger(h, "ready", "u", "1h"), trigger(h, "other", "v", "")
 	dispatchtest.Until(t, "ticks wait for a worker", func() bool { return h.Number(`SELECT count(*) FROM ready`) == 4 })
 
 	got, begun := cancelSubject(h, "u", subjects.CancelParams{})
@@ -86,7 +86,7 @@ func TestASubjectIsCancelledWithAllThatIsPlanned(t *testing.T) {
 	if is := dispatchtest.Get[history.Tick](c, 200, "GET", "/v1/ticks/"+running.TickID, ""); is.State != "cancelled" {
 		t.Errorf("the running tick ended as %s", is.State)
 	}
-	h.Finish(h.Lease("ready", 10)[0]) // only that of v
+	h.Finish(h.Lease("other", 10)[0])
 	h.Idle()
 	if n := h.Number(`SELECT count(*) FROM schedule`); n != 1 {
 		t.Errorf("%d schedules are left", n)
@@ -128,7 +128,6 @@ func TestACancellationIsRestricted(t *testing.T) {
 func TestASubjectOfManySchedulesIsCancelledByAnOperation(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
-	h.Start(h.Dispatch)
 	const n = 1001
 	var lines strings.Builder
 	for i := range n {
@@ -144,11 +143,13 @@ func TestASubjectOfManySchedulesIsCancelledByAnOperation(t *testing.T) {
 	if begun == nil || done != (subjects.Cancelled{}) {
 		t.Fatalf("got %+v, %+v", done, begun)
 	}
+	h.Put("w", "made later", ofSubject("u", "allow_all", nil))
+	h.Start(h.Dispatch)
 	if op := h.Ended(begun.Operation.ID); op.State != "succeeded" || op.Counts["schedules"] != n || op.Counts["ticks"] != 1 {
 		t.Errorf("got %+v", op)
 	}
-	if n := h.Number(`SELECT count(*) FROM schedule`); n != 1 {
-		t.Errorf("%d schedules are left", n)
+	if n := h.Number(`SELECT count(*) FROM schedule`); n != 2 {
+		t.Errorf("%d schedules are left, want that of another subject and that which was made later", n)
 	}
 	h.Idle()
 }

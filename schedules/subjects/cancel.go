@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -59,6 +60,8 @@ const (
 type cancelling struct {
 	Subject string `json:"subject"`
 	CancelParams
+
+	begun time.Time // schedules that are made later stay; zero: there are none
 }
 
 // errMany says that a subject has too many schedules or ticks for one transaction.
@@ -73,7 +76,7 @@ func (ss *Subjects) Cancel(ctx context.Context, tenant tenants.ID, subject strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	all := cancelling{subject, p}
+	all := cancelling{Subject: subject, CancelParams: p}
 	result, replayed, err := ss.cancelOnce(ctx, tenant, all, by, func(tx pgx.Tx) (cancelResult, error) {
 		n, more, err := ss.cancelPart(ctx, tx, tenant, all, by.By, mostCancelled)
 		if err == nil && more {
@@ -130,6 +133,7 @@ func (ss *Subjects) cancelStep(ctx context.Context, tx pgx.Tx, op *operations.Op
 	if p.Subject, err = schedules.LockOperationSubject(ctx, tx, op, cohorts.ToChange); err != nil || p.Subject == "" {
 		return err == nil, err
 	}
+	p.begun = op.Begun
 	n, more, err := ss.cancelPart(ctx, tx, op.Tenant, p, op.By, cancelStep)
 	if err != nil {
 		return false, err
@@ -187,17 +191,22 @@ func shardsOf(live []belonging) []int16 {
 // restrict returns those of a subject's schedules, and of its deleted ones, that the params pick.
 func (p cancelling) restrict(ctx context.Context, tx pgx.Tx, tenant tenants.ID, found belongings) (live []belonging, deleted []int64, err error) {
 	slices.SortFunc(found.live, func(a, b belonging) int { return int(a.ID - b.ID) })
-	if p.Workflow == "" && p.Label == "" {
+	if p.Workflow == "" && p.Label == "" && p.begun.IsZero() {
 		return found.live, found.deleted, nil
 	}
 	name, value, _ := strings.Cut(p.Label, ":")
+	var begun *time.Time
+	if !p.begun.IsZero() {
+		begun = &p.begun
+	}
 	rows, _ := tx.Query(ctx, `
 		SELECT id FROM schedule
 		WHERE tenant_id = $1 AND id = ANY($2) AND ($4 = '' OR workflow = $4) AND ($5 = '' OR labels ->> $5 = $6)
+			AND ($7::timestamptz IS NULL OR created_at <= $7)
 		UNION ALL
 		SELECT schedule_id FROM revision
 		WHERE tenant_id = $1 AND schedule_id = ANY($3) AND deleted AND ($4 = '' OR workflow = $4) AND ($5 = '' OR labels ->> $5 = $6)`,
-		tenant, found.ids(), found.deleted, p.Workflow, name, value) // CollectRows reports the error
+		tenant, found.ids(), found.deleted, p.Workflow, name, value, begun) // CollectRows reports the error
 	picked, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for schedules of a subject: %w", err)
