@@ -87,7 +87,8 @@ func provokePushes(h *dispatchtest.Carillon) (release func()) {
 	h.Put("pushed", "dies", p)
 	p.Delivery = nil
 	h.Put("pushed", "retried", p)
-	h.Put("pushed", "delayed", dispatchtest.Delay("1s"))
+	h.Catcher("delayed", 1, nil) // a tick that failed would wait longer and longer for its next attempt
+	h.Put("delayed", "k", dispatchtest.Delay("1s"))
 	p.Spec.MaxTicks = new(2)
 	h.Put("pushed", "limited", p)
 	p.Spec.MaxTicks = nil

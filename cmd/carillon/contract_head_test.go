@@ -45,7 +45,7 @@ func TestHEADIsAnsweredAsGET(t *testing.T) {
 	if asked < 30 {
 		t.Errorf("only %d routes take GET", asked)
 	}
-	if got, _ := s.ask(t, client, token, "HEAD", "/v1/schedules/get", nil, nil, patience); got.status != 405 || got.header.Get("Allow") != "POST" {
+	if got, _ := s.ask(t, client, token, "HEAD", "/v1/token", nil, nil, patience); got.status != 405 || got.header.Get("Allow") != "POST" {
 		t.Errorf("HEAD where there is no GET: got %d, Allow %q", got.status, got.header.Get("Allow"))
 	}
 	if got, _ := s.ask(t, client, token, "PATCH", "/v1/endpoints", nil, nil, patience); got.header.Get("Allow") != "GET, HEAD" {
