@@ -83,7 +83,7 @@ func (k *compiler) readZone() {
 	case "@subject":
 		name = k.SubjectZone
 		if name == "" {
-			k.faults.add("/timezone", "no_subject_zone", "the subject has no profile that names its time zone")
+			k.faults.add("/timezone", "no_subject_zone", "the subject has no profile that names its time zone, and there is no fallback_timezone of the workflow or of the tenant")
 			name = "UTC"
 		}
 		k.plan.Quiet = k.SubjectQuiet.canonical()

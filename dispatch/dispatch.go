@@ -49,6 +49,8 @@ type Config struct {
 	Log        *slog.Logger
 	Metrics    *Metrics
 	Name       string             // of this process, for people
+	Version    string             // of its program, likewise
+	Serves     bool               // it serves the API
 	Sweeps     bool               // sweep shards
 	Dispatches bool               // open chunks, push, and look after leases
 	PushBytes  int                // that requests to endpoints hold at a time; less than 16 MiB is 16 MiB
@@ -108,7 +110,7 @@ func New(c Config) (*Dispatch, error) {
 	d := &Dispatch{
 		config: c, notifier: cluster.NewNotifier(), Horizon: new(cluster.Horizon), unopened: new(chunk.Unopened), idle: new(sweep.Idle), stop: func() {},
 		Messages: message.New(message.Config{IDs: c.IDs, Timings: c.Timings, LeaseKey: c.LeaseKey, Log: c.Log}),
-		Member:   cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck}),
+		Member:   cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Version: c.Version, Serving: c.Serves, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck}),
 	}
 	rarely := new(loop.Rarely)
 	d.Reader = history.New(history.Config{API: c.API, IDs: c.IDs, Cursors: c.Cursors, Quotas: c.Quotas})

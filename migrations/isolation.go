@@ -261,7 +261,7 @@ func conditionOf(t ownTable) string {
 // apiGrants are the grants of the API that differ from reading and writing a tenant's rows. The API has no grant on a table without
 // tenant_id that is not listed here.
 var apiGrants = map[string]string{
-	"tenant":     "SELECT, UPDATE (halted_at, halt_note, own_issuers, updated_at)",
+	"tenant":     "SELECT, UPDATE (halted_at, halt_note, own_issuers, fallback_timezone, updated_at)",
 	"lease_beat": "SELECT, INSERT, UPDATE, DELETE",
 	"tzdata":     "SELECT",
 	"folded":     "SELECT",                 // a count reads where its deltas begin
@@ -279,6 +279,8 @@ var platformGrants = map[string]string{
 	"tenant":  "SELECT, INSERT, UPDATE",
 	"api_key": "SELECT",
 	"audit":   "INSERT",
+
+	"platform_audit": "SELECT, INSERT",
 }
 
 // platformColumns are further columns that the platform may change, if a migration has added them.

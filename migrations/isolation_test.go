@@ -19,7 +19,7 @@ import (
 
 // ofNobody are the tables without rows of tenants. Every other table must have a tenant_id.
 var ofNobody = []string{
-	"folded", "goose_db_version", "partition_attempt", "process", "setting", "tzdata",
+	"folded", "goose_db_version", "partition_attempt", "platform_audit", "process", "setting", "tzdata",
 	"river_client", "river_client_queue", "river_job", "river_leader", "river_migration", "river_notification", "river_queue",
 }
 

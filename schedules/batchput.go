@@ -191,12 +191,15 @@ func (u *upserts) run(ctx context.Context) error {
 	return nil
 }
 
-// follow reads the profiles of the subjects that items follow, and keeps them as they are until the transaction ends.
+// follow reads the profiles of the subjects that items follow, or their fallback zones, and keeps the profiles as they are until the
+// transaction ends. The operation that a change of a fallback zone begins waits for the same locks.
 func (u *upserts) follow(ctx context.Context) error {
 	var subjects []string
+	var followers []cohorts.Follower
 	for _, it := range u.items {
 		if cohorts.FollowsSubject(it.spec) {
-			subjects = append(subjects, cmp.Or(it.subject, it.Key))
+			subject := cmp.Or(it.subject, it.Key)
+			subjects, followers = append(subjects, subject), append(followers, cohorts.Follower{Workflow: it.Workflow, Subject: subject})
 		}
 	}
 	if len(subjects) == 0 {
@@ -205,13 +208,13 @@ func (u *upserts) follow(ctx context.Context) error {
 	if err := cohorts.LockSubjects(ctx, u.batch.tx, u.batch.tenant, cohorts.ToFollow, subjects...); err != nil {
 		return err
 	}
-	found, err := cohorts.ReadProfiles(ctx, u.batch.tx, u.batch.tenant, subjects...)
+	found, err := cohorts.ReadProfiles(ctx, u.batch.tx, u.batch.tenant, followers...)
 	if err != nil {
 		return err
 	}
 	for _, it := range u.items {
 		if cohorts.FollowsSubject(it.spec) {
-			it.profile = found[cmp.Or(it.subject, it.Key)]
+			it.profile = found[cohorts.Follower{Workflow: it.Workflow, Subject: cmp.Or(it.subject, it.Key)}]
 		}
 	}
 	return nil

@@ -28,11 +28,17 @@ type inheriting struct {
 	Position
 }
 
-// lockDefaults reads and locks a workflow's stored defaults; they are nil if there is no workflow.
-func lockDefaults(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow string) (stored []byte, err error) {
-	err = tx.QueryRow(ctx, `SELECT defaults FROM workflow WHERE tenant_id = $1 AND name = $2 FOR UPDATE`, tenant, workflow).Scan(&stored)
+// inherited is what the schedules of a workflow take from it; the zero value if there is no workflow.
+type inherited struct {
+	defaults []byte
+	fallback *string // the zone of subjects without a profile
+}
+
+// lockDefaults locks a workflow, and reads what its schedules inherit.
+func lockDefaults(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow string) (stored inherited, err error) {
+	err = tx.QueryRow(ctx, `SELECT defaults, fallback_timezone FROM workflow WHERE tenant_id = $1 AND name = $2 FOR UPDATE`, tenant, workflow).Scan(&stored.defaults, &stored.fallback)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return nil, fmt.Errorf("read defaults: %w", err)
+		return stored, fmt.Errorf("read defaults: %w", err)
 	}
 	return stored, nil
 }

@@ -18,7 +18,7 @@ import (
 // and the search for an order took longer than reading the page.
 const lookups = `
 	CROSS JOIN LATERAL (SELECT * FROM schedule_state WHERE tenant_id = s.tenant_id AND schedule_id = s.id OFFSET 0) st
-	LEFT JOIN LATERAL (SELECT defaults FROM workflow WHERE tenant_id = s.tenant_id AND name = s.workflow OFFSET 0) w ON true
+	LEFT JOIN LATERAL (SELECT defaults, fallback_timezone FROM workflow WHERE tenant_id = s.tenant_id AND name = s.workflow OFFSET 0) w ON true
 	LEFT JOIN LATERAL (SELECT * FROM cohort WHERE shard = s.shard AND id = s.cohort_id AND tenant_id = s.tenant_id OFFSET 0) c ON true
 	LEFT JOIN LATERAL (SELECT from_at, until_at FROM member WHERE cohort_id = s.cohort_id AND phase = s.phase AND schedule_id = s.id AND tenant_id = s.tenant_id OFFSET 0) m ON true
 	LEFT JOIN LATERAL (SELECT * FROM subject_profile WHERE tenant_id = s.tenant_id AND subject = CASE WHEN s.by_subject THEN COALESCE(s.subject, s.key) END OFFSET 0) profile ON true`

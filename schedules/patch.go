@@ -56,11 +56,12 @@ func (s *Schedules) Patch(ctx context.Context, of policy.Name, patch Patch, by s
 		b.quotas = quotas
 		p := r.Profile()
 		if subject != "" {
-			found, err := cohorts.ReadProfiles(ctx, b.tx, of.Tenant, subject)
+			follower := cohorts.Follower{Workflow: of.Workflow, Subject: subject}
+			found, err := cohorts.ReadProfiles(ctx, b.tx, of.Tenant, follower)
 			if err != nil {
 				return err
 			}
-			p = found[subject]
+			p = found[follower]
 		}
 		d, err := s.patched(ctx, b.tx, r, patch, p, b.change)
 		if err != nil {

@@ -38,7 +38,7 @@ func (s *Schedules) Put(ctx context.Context, of policy.Name, p Params, by string
 // checkSpec compiles a spec as it would be put now.
 func (s *Schedules) checkSpec(ctx context.Context, of policy.Name, spec calendar.Spec) error {
 	d := definition{spec: spec}
-	if err := d.follow(ctx, s.Pool, of.Tenant, of.Key); err != nil {
+	if err := d.follow(ctx, s.Pool, of); err != nil {
 		return err
 	}
 	if err := d.consult(ctx, s.Pool, s.Timings, of.Tenant); err != nil {

@@ -237,12 +237,12 @@ func (p PreviewParams) checkNames() error {
 
 // previewProfile returns the profile that the spec of a preview follows: that of the subject, or of the key.
 func (s *Schedules) previewProfile(ctx context.Context, tenant tenants.ID, p PreviewParams) (cohorts.Profile, error) {
-	subject := cmp.Or(p.Subject, p.Key)
-	if !cohorts.FollowsSubject(p.Spec) || subject == "" {
+	if !cohorts.FollowsSubject(p.Spec) {
 		return cohorts.Profile{}, nil
 	}
-	found, err := cohorts.ReadProfiles(ctx, s.Pool, tenant, subject)
-	return found[subject], err
+	follower := cohorts.Follower{Workflow: p.Workflow, Subject: cmp.Or(p.Subject, p.Key)}
+	found, err := cohorts.ReadProfiles(ctx, s.Pool, tenant, follower)
+	return found[follower], err
 }
 
 func checkCount(pointer string, count int) error {

@@ -94,7 +94,7 @@ var rowColumns = `
 	COALESCE(st.last_tick_at, st.seen_at, st.last_at) AS last_tick_at, COALESCE(st.last_seq, 0) AS last_seq, COALESCE(st.seen_at, st.last_at) AS seen_at, st.skips, st.delay_at, st.delay_left,
 	c.hash, c.missed AS cohort_missed, c.revision, c.tzdata AS timed, c.retime_at, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_phase, c.at_id,
 	m.from_at, m.until_at,
-	w.defaults, ` + cohorts.ProfileColumns
+	w.defaults, ` + cohorts.FollowedColumns
 
 const rowTables = `
 	schedule s

@@ -188,13 +188,13 @@ func (d *definition) subjectFor(key string) *string {
 }
 
 // follow puts the profile of its subject into a definition that follows it.
-func (d *definition) follow(ctx context.Context, db postgres.DB, tenant tenants.ID, key string) error {
+func (d *definition) follow(ctx context.Context, db postgres.DB, of policy.Name) error {
 	if !cohorts.FollowsSubject(d.spec) {
 		return nil
 	}
-	subject := cmp.Or(d.subject, key)
-	found, err := cohorts.ReadProfiles(ctx, db, tenant, subject)
-	d.profile = found[subject]
+	follower := cohorts.Follower{Workflow: of.Workflow, Subject: cmp.Or(d.subject, of.Key)}
+	found, err := cohorts.ReadProfiles(ctx, db, of.Tenant, follower)
+	d.profile = found[follower]
 	return err
 }
 

@@ -45,6 +45,7 @@ func New(c Config) *Schedules {
 		c.Operations.Register(actionsKind, s.actStep)
 		c.Operations.Register(defaultsKind, s.inheritStep)
 		c.Operations.Register(retimeSubjectKind, s.retimeSubjectStep)
+		c.Operations.Register(fallbackKind, s.fallBackStep)
 	}
 	return s
 }

@@ -178,7 +178,7 @@ func (b *batch) readFollowers(ctx context.Context, ids []int64) ([]*row, error) 
 // retimeFollower moves a member of a cohort to the one of its timing by the profile of its key. Its definition and version stay. A
 // schedule that fires once a day, and has another zone now, fires no sooner than some hours after it last did.
 func (b *batch) retimeFollower(ctx context.Context, r *row) error {
-	if r.CohortID == nil { // it is timed when it fires again
+	if r.CohortID == nil || r.Profile().Zone == "" { // it is timed when it fires again; without any zone it keeps the one that it has
 		return nil
 	}
 	before, err := r.timing(ctx, b.tx, b.schedules.Timings, b.tenant)

@@ -22,6 +22,7 @@ type WorkflowParams struct {
 	Endpoint   *string          `json:"endpoint,omitempty" null:"yes"`
 	Version    *string          `json:"version,omitempty" null:"yes"`
 	MaxRunning *int32           `json:"max_running,omitempty" null:"yes"`
+	Fallback   *string          `json:"fallback_timezone,omitempty" null:"yes"`
 	Defaults   *policy.Defaults `json:"defaults,omitempty"`
 
 	Pre  version.Precondition `json:"-"`
@@ -34,6 +35,7 @@ type Workflow struct {
 	Endpoint   *string         `json:"endpoint"`
 	Version    *string         `json:"version"`
 	MaxRunning *int32          `json:"max_running"`
+	Fallback   *string         `json:"fallback_timezone"` // the zone of subjects without a profile; null: that of the tenant
 	Defaults   policy.Defaults `json:"defaults"`
 	CreatedAt  time.Time       `json:"created_at"`
 	UpdatedAt  time.Time       `json:"updated_at"`
@@ -42,11 +44,11 @@ type Workflow struct {
 // revision is the version that a workflow's entity tag names: the microsecond of its last change.
 func (w Workflow) revision() int64 { return w.UpdatedAt.UnixMicro() }
 
-const workflowColumns = `name, endpoint, version, max_running, defaults, created_at, updated_at`
+const workflowColumns = `name, endpoint, version, max_running, fallback_timezone, defaults, created_at, updated_at`
 
 func scanWorkflow(row pgx.CollectableRow) (w Workflow, err error) {
 	var defaults []byte
-	if err := row.Scan(&w.Name, &w.Endpoint, &w.Version, &w.MaxRunning, &defaults, &w.CreatedAt, &w.UpdatedAt); err != nil {
+	if err := row.Scan(&w.Name, &w.Endpoint, &w.Version, &w.MaxRunning, &w.Fallback, &defaults, &w.CreatedAt, &w.UpdatedAt); err != nil {
 		return w, err
 	}
 	w.CreatedAt, w.UpdatedAt = w.CreatedAt.UTC(), w.UpdatedAt.UTC()
@@ -71,7 +73,7 @@ func (s *Schedules) PatchWorkflow(ctx context.Context, tenant tenants.ID, name s
 		if err != nil {
 			return p, err
 		}
-		stored := WorkflowParams{Endpoint: before.Endpoint, Version: before.Version, MaxRunning: before.MaxRunning, Defaults: &before.Defaults}
+		stored := WorkflowParams{Endpoint: before.Endpoint, Version: before.Version, MaxRunning: before.MaxRunning, Fallback: before.Fallback, Defaults: &before.Defaults}
 		p, err = web.Merged[WorkflowParams, WorkflowParams](stored, patch)
 		p.Pre = pre
 		return p, err
@@ -110,7 +112,10 @@ func (s *Schedules) storeWorkflow(ctx context.Context, tenant tenants.ID, name s
 		if w, made, err = p.put(ctx, tx, tenant, name, defaults); err != nil {
 			return err
 		}
-		return s.inherit(ctx, tx, tenant, name, was, defaults)
+		if err := s.inherit(ctx, tx, tenant, name, was.defaults, defaults); err != nil {
+			return err
+		}
+		return s.fallBack(ctx, tx, tenant, name, was.fallback, w.Fallback)
 	})
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "workflow_endpoint" {
 		return w, false, fault.Fields(fault.Field{Pointer: "/endpoint", Code: "no_endpoint", Detail: fmt.Sprintf("there is no endpoint %q", *p.Endpoint)})
@@ -132,6 +137,9 @@ func (p WorkflowParams) check(name string, quotas tenants.Quotas) error {
 	if p.Endpoint != nil {
 		errs = append(errs, policy.CheckName("/endpoint", "endpoint", *p.Endpoint))
 	}
+	if p.Fallback != nil {
+		errs = append(errs, CheckZone("/fallback_timezone", *p.Fallback))
+	}
 	return fault.Join(errs...)
 }
 
@@ -151,11 +159,11 @@ func (p WorkflowParams) put(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 		return w, false, err
 	}
 	rows, _ := tx.Query(ctx, `
-		INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults)
-		VALUES ($1, $2, $3, $4, $5, $6)
+		INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults, fallback_timezone)
+		VALUES ($1, $2, $3, $4, $5, $6, $8)
 		ON CONFLICT (tenant_id, name) DO UPDATE
 		SET endpoint = excluded.endpoint, version = excluded.version, max_running = excluded.max_running,
-			defaults = excluded.defaults, updated_at = `+postgres.Now+`,
+			defaults = excluded.defaults, fallback_timezone = excluded.fallback_timezone, updated_at = `+postgres.Now+`,
 			past_versions = CASE WHEN workflow.version IS NOT DISTINCT FROM excluded.version THEN workflow.past_versions ELSE (
 				SELECT jsonb_agg(kept.past ORDER BY kept.n)
 				FROM (
@@ -164,7 +172,7 @@ func (p WorkflowParams) put(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 						'v', workflow.version, 'u', (extract(epoch FROM `+postgres.Now+`) * 1000000)::bigint))) WITH ORDINALITY AS all_past (past, n)
 					ORDER BY n DESC
 					LIMIT $7) kept) END
-		RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults, mostPastVersions) // CollectExactlyOneRow reports the error
+		RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults, mostPastVersions, p.Fallback) // CollectExactlyOneRow reports the error
 	if w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow); err != nil {
 		return w, false, err
 	}
@@ -267,6 +275,9 @@ func (s *Schedules) DeleteWorkflow(ctx context.Context, tenant tenants.ID, name 
 		if err := tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "workflow.delete", Target: "workflows/" + name, Before: before}); err != nil {
 			return err
 		}
-		return s.inherit(ctx, tx, tenant, name, was, nil)
+		if err := s.inherit(ctx, tx, tenant, name, was.defaults, nil); err != nil {
+			return err
+		}
+		return s.fallBack(ctx, tx, tenant, name, was.fallback, nil)
 	})
 }

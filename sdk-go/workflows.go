@@ -15,6 +15,8 @@ type WorkflowParams struct {
 	MaxRunning int      `json:"max_running,omitempty"` // how many of its ticks may run at once; zero is no limit
 	Defaults   Defaults `json:"defaults,omitzero"`
 
+	FallbackTimezone string `json:"fallback_timezone,omitempty"` // the IANA zone of subjects without a profile; empty: that of the tenant
+
 	IfMatch time.Time `json:"-"` // if not zero, the UpdatedAt that must be the stored one
 }
 
@@ -33,6 +35,8 @@ type Workflow struct {
 	Defaults   Defaults  `json:"defaults"`
 	CreatedAt  time.Time `json:"created_at"`
 	UpdatedAt  time.Time `json:"updated_at"`
+
+	FallbackTimezone string `json:"fallback_timezone"`
 }
 
 // PutWorkflow creates or replaces a workflow.

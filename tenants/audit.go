@@ -144,28 +144,45 @@ type auditPlace struct {
 	ID int64
 }
 
-// Audited reads the audit of tenants.
+// Audited reads the audit of tenants, and that of the platform.
 type Audited struct {
-	DB      postgres.DB
-	Cursors *web.Cursor
+	DB       postgres.DB
+	Platform postgres.DB // sees the audit of the platform
+	Cursors  *web.Cursor
+}
+
+// auditLog is a table of changes: the rows that match the condition on $1, a tenant.
+type auditLog struct {
+	db           postgres.DB
+	tenant       ID
+	table, whose string
 }
 
 // Log returns a page of a tenant's changes, newest first, and the cursor of the next page.
 func (a Audited) Log(ctx context.Context, tenant ID, f AuditFilter, limit int, cursor string) (page []AuditEntry, next *string, err error) {
-	name := fmt.Sprintf("audit %q %q %q %d %d", f.Actor, f.Action, f.Target, f.From.UnixMicro(), f.To.UnixMicro())
+	return a.page(ctx, auditLog{a.DB, tenant, "audit", "tenant_id = $1"}, f, limit, cursor)
+}
+
+// PlatformLog is Log for the changes of tenants by the platform's operator. They stay when the tenant is erased.
+func (a Audited) PlatformLog(ctx context.Context, f AuditFilter, limit int, cursor string) (page []AuditEntry, next *string, err error) {
+	return a.page(ctx, auditLog{a.Platform, 0, "platform_audit", "$1::int = 0"}, f, limit, cursor)
+}
+
+func (a Audited) page(ctx context.Context, log auditLog, f AuditFilter, limit int, cursor string) (page []AuditEntry, next *string, err error) {
+	name := fmt.Sprintf(log.table+" %q %q %q %d %d", f.Actor, f.Action, f.Target, f.From.UnixMicro(), f.To.UnixMicro())
 	at := auditPlace{At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
 	if !f.To.IsZero() {
 		at.At = f.To
 	}
-	paging, err := a.Cursors.Page(int32(tenant), name, limit, cursor, &at)
+	paging, err := a.Cursors.Page(int32(log.tenant), name, limit, cursor, &at)
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, _ := a.DB.Query(ctx, `
+	rows, _ := log.db.Query(ctx, `
 		WITH scanned AS (
 			SELECT id, at, actor, remote, action, target, request, before, after
-			FROM audit
-			WHERE tenant_id = $1 AND (at, id) < ($2, $3) AND at >= $4
+			FROM `+log.table+`
+			WHERE `+log.whose+` AND (at, id) < ($2, $3) AND at >= $4
 			ORDER BY at DESC, id DESC
 			LIMIT $5
 		)
@@ -173,7 +190,7 @@ func (a Audited) Log(ctx context.Context, tenant ID, f AuditFilter, limit int, c
 		FROM scanned
 		WHERE ($6 = '' OR actor = $6) AND ($7 = '' OR action = $7) AND ($8 = '' OR target = $8)
 		ORDER BY at DESC, id DESC
-		LIMIT $9`, tenant, at.At, at.ID, f.From, auditScanned, f.Actor, f.Action, f.Target, paging.Rows()) // Collect reports the error
+		LIMIT $9`, log.tenant, at.At, at.ID, f.From, auditScanned, f.Actor, f.Action, f.Target, paging.Rows()) // Collect reports the error
 	page, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToStructByName[AuditEntry], AuditEntry.held)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the audit: %w", err)
@@ -185,12 +202,12 @@ func (a Audited) Log(ctx context.Context, tenant ID, f AuditFilter, limit int, c
 	if more {
 		at = auditPlace{page[len(page)-1].At, page[len(page)-1].ID}
 	} else {
-		rows, _ := a.DB.Query(ctx, `
+		rows, _ := log.db.Query(ctx, `
 			SELECT at, id
-			FROM audit
-			WHERE tenant_id = $1 AND (at, id) < ($2, $3) AND at >= $4
+			FROM `+log.table+`
+			WHERE `+log.whose+` AND (at, id) < ($2, $3) AND at >= $4
 			ORDER BY at DESC, id DESC
-			OFFSET $5 LIMIT 1`, tenant, at.At, at.ID, f.From, auditScanned-1) // CollectRows reports the error
+			OFFSET $5 LIMIT 1`, log.tenant, at.At, at.ID, f.From, auditScanned-1) // CollectRows reports the error
 		last, err := pgx.CollectRows(rows, pgx.RowToStructByPos[auditPlace])
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the audit: %w", err)

@@ -37,30 +37,32 @@ func erased(name string) error {
 	return fault.Conflict("tenant_erasing", "tenant %q is being erased: create it again after that", name)
 }
 
-// checkErasure locks a tenant and checks the precondition of its erasure. It checks nothing for a tenant that is already being erased,
-// because the precondition of the first request held.
-func checkErasure(ctx context.Context, tx pgx.Tx, name string, pre version.Precondition) error {
+// checkErasure locks a tenant and checks the precondition of its erasure. begun reports that the tenant is already being erased. Nothing
+// is checked then, because the precondition of the first request held.
+func checkErasure(ctx context.Context, tx pgx.Tx, name string, pre version.Precondition) (begun bool, err error) {
 	var updated time.Time
-	var erasing bool
-	err := tx.QueryRow(ctx, `SELECT updated_at, erasing_at IS NOT NULL FROM tenant WHERE name = $1 FOR UPDATE`, name).Scan(&updated, &erasing)
+	err = tx.QueryRow(ctx, `SELECT updated_at, erasing_at IS NOT NULL FROM tenant WHERE name = $1 FOR UPDATE`, name).Scan(&updated, &begun)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fault.NotFound("no tenant %q", name)
+		return false, fault.NotFound("no tenant %q", name)
 	}
-	if err != nil || erasing {
-		return err
+	if err != nil || begun {
+		return begun, err
 	}
-	return pre.Check(true, Tenant{UpdatedAt: updated}.revision())
+	return false, pre.Check(true, Tenant{UpdatedAt: updated}.revision())
 }
 
 // erase erases a tenant if the precondition holds. gone reports that the tenant and all its rows are deleted.
 func (p Platform) erase(ctx context.Context, name string, pre version.Precondition) (e Erasing, gone bool, err error) {
 	var id ID
 	err = pgx.BeginFunc(ctx, p.DB, func(tx pgx.Tx) error {
-		if err := checkErasure(ctx, tx, name, pre); err != nil {
+		begun, err := checkErasure(ctx, tx, name, pre)
+		if err != nil {
 			return err
 		}
-		id, e, err = Erase(ctx, tx, name)
-		return err
+		if id, e, err = Erase(ctx, tx, name); err != nil || begun {
+			return err
+		}
+		return auditPlatform(ctx, tx, Change{Action: "tenant.erase", Target: "platform/tenants/" + name, After: e})
 	})
 	if err != nil {
 		return e, false, err

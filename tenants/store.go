@@ -162,7 +162,10 @@ func putAudited(ctx context.Context, tx pgx.Tx, name string, p Params, pre versi
 		}
 	}
 	c.After = t.answer()
-	return t, made, Audit(ctx, tx, t.ID, "", c)
+	if err := Audit(ctx, tx, t.ID, "", c); err != nil {
+		return t, made, err
+	}
+	return t, made, auditPlatform(ctx, tx, c)
 }
 
 // Ensure creates a tenant with those quotas unless one of that name exists, and returns the tenant.

@@ -60,6 +60,9 @@ func TestEachChangeIsAudited(t *testing.T) {
 		{admin, "PUT", "/v1/calendars/c", `{"dates": ["2099-01-01"]}`, 200, ""},
 		{admin, "DELETE", "/v1/calendars/c", ``, 204, "calendar.delete calendars/c"},
 		{admin, "PUT", "/v1/workflows/w", `{"version": "2"}`, 200, "workflow.put workflows/w"},
+		{admin, "PATCH", "/v1/admin/settings", `{"fallback_timezone": "Europe/Berlin"}`, 202, "settings.patch admin/settings"},
+		{admin, "PATCH", "/v1/admin/settings", `{"fallback_timezone": null}`, 200, "settings.patch admin/settings"},
+		{admin, "PATCH", "/v1/admin/settings", `{"fallback_timezone": null}`, 200, ""},
 		{admin, "PUT", "/v1/endpoints/e", `{"url": "https://example.com/hook", "headers": {"Authorization": "secret"}}`, 201, "endpoint.put endpoints/e"},
 		{admin, "DELETE", "/v1/endpoints/e", ``, 204, "endpoint.delete endpoints/e"},
 		{admin, "DELETE", "/v1/endpoints/e", ``, 404, ""},
@@ -81,6 +84,10 @@ func TestEachChangeIsAudited(t *testing.T) {
 		}
 		if step.audited != "" {
 			want = append(want, step.audited)
+		}
+		var begun struct{ Operation struct{ ID string } }
+		if json.Unmarshal(answer, &begun) == nil && begun.Operation.ID != "" {
+			want = append(want, "operation.begin operations/"+begun.Operation.ID)
 		}
 	}
 	status, _ := s.send(t, client, admin, "POST", "/v1/schedules/bulk", "application/x-ndjson",

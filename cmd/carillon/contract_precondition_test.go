@@ -32,6 +32,8 @@ var guarded = map[string]string{
 	"PUT /v1/calendars/:calendar":                            `{"dates": ["2026-12-25"]}`,
 	"DELETE /v1/calendars/:calendar":                         "",
 	"GET /v1/schedules/:id":                                  "",
+	"GET /v1/admin/settings":                                 "",
+	"PATCH /v1/admin/settings":                               `{}`,
 	"GET /v1/admin/issuers":                                  "",
 	"PUT /v1/admin/issuers":                                  `{"issuers": []}`,
 	"GET /v1/subjects/:subject":                              "",

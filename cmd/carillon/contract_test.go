@@ -72,6 +72,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"WorkflowParams":  reflect.TypeFor[schedules.WorkflowParams](),
 		"Workflow":        reflect.TypeFor[schedules.Workflow](),
 		"WorkflowPage":    reflect.TypeFor[web.ListAnswer[schedules.Workflow]](),
+		"Settings":        reflect.TypeFor[schedules.Settings](),
+		"SettingsPatch":   reflect.TypeFor[schedules.SettingsParams](),
 		"TenantParams":    reflect.TypeFor[tenants.Params](),
 		"Tenant":          reflect.TypeFor[tenants.Answer](),
 		"ClaimNames":      reflect.TypeFor[tenants.ClaimNames](),

@@ -57,8 +57,8 @@ func TestOverview(t *testing.T) {
 	s.expect(t, client, admin, "POST", "/v1/ticks/"+first["tick_id"].(string)+"/fail", fmt.Sprintf(`{"lease_token": %q, "error": "x", "retry": false}`, first["lease_token"]), 204, "")
 	s.expect(t, client, admin, "PUT", "/v1/endpoints/e", `{"url": "https://example.com/", "state": "held"}`, 201, "")
 
-	v := until("all is counted by workflow", func(v history.Overview) bool {
-		return len(v.Schedules.Workflows) == 2 && v.Schedules.Workflows[0].Paused == 2 && v.Schedules.Workflows[0].Active == 2
+	v := until("all is counted by workflow, and what comes is computed", func(v history.Overview) bool {
+		return v.Due != nil && v.Due.Day >= 3 && len(v.Schedules.Workflows) == 2 && v.Schedules.Workflows[0].Paused == 2 && v.Schedules.Workflows[0].Active == 2
 	})
 	want := history.ScheduleCounts{
 		Total: 5, StateCounts: history.StateCounts{Active: 3, Paused: 2},
@@ -73,9 +73,6 @@ func TestOverview(t *testing.T) {
 	if v.Running.Leased != 1 || v.Backlog.Ready != 1 || v.Failures.DeadLetters != 1 || v.Failures.LastHour != 1 ||
 		len(v.Failures.Endpoints) != 1 || v.Failures.Endpoints[0].State != "held" || v.Lateness.Ticks != 3 || v.Lateness.P99 == nil {
 		t.Errorf("got %+v", v)
-	}
-	if v.Due == nil || v.Due.Day < 3 { // a deletion is counted some seconds later
-		t.Errorf("due: got %+v", v.Due)
 	}
 	if used := v.Quotas["endpoints"]; used.Used == nil || *used.Used != 1 {
 		t.Errorf("got %+v", v.Quotas)

@@ -17,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/lease"
+	"github.com/carillonhq/carillon/dispatch/platform"
 	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/dispatch/subjectview"
 	"github.com/carillonhq/carillon/dispatch/sweep"
@@ -124,6 +125,8 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 		Log:        o.log,
 		Metrics:    dispatch.NewMetrics(registry),
 		Name:       processName(),
+		Version:    thisEdition().Version,
+		Serves:     o.role.does("api"),
 		Sweeps:     o.role.does("sweep"),
 		Dispatches: o.role.does("dispatch"),
 		PushBytes:  int(o.bytesInFlight() / 2),
@@ -213,9 +216,10 @@ func (p *parts) routes(router *echo.Echo, o options) {
 	subjectview.Routes(authenticated, &subjectview.Views{Subjects: p.subjects, Schedules: p.schedules, History: p.dispatch.Reader, Explainer: p.dispatch.Explainer})
 	tenants.Credentials{DB: p.api, Cursors: p.secrets.cursors, Directory: p.directory, Limits: p.limits, Minter: o.minter}.Routes(authenticated)
 	tenants.OwnIssuers{DB: p.api, Issuer: o.issuer, Outbound: o.outbound, Tenants: p.directory}.Routes(authenticated)
-	tenants.Audited{DB: p.api, Cursors: p.secrets.cursors}.Routes(authenticated)
+	tenants.Audited{DB: p.api, Platform: p.platform, Cursors: p.secrets.cursors}.Routes(authenticated)
 	p.uses.Routes(authenticated)
 	(&history.Overviews{DB: p.api, Ahead: p.forecasts.Ahead, Uses: p.uses.Of, Unopened: p.dispatch.Unopened}).Routes(authenticated)
+	platform.Routes(authenticated, &platform.Engine{DB: p.engine, Cursors: p.secrets.cursors, Unopened: p.dispatch.Unopened})
 	tenants.Platform{DB: p.platform, Cursors: p.secrets.cursors, Issuer: o.issuer, Outbound: o.outbound, Tenants: p.directory, Empty: p.dispatch.Keeper.EraseTenant}.Routes(authenticated)
 }
 

@@ -45,7 +45,9 @@ type Membership struct {
 	Pool                 *pgxpool.Pool
 	Log                  *slog.Logger
 	Name                 string                    // for people
+	Version              string                    // of its program, likewise
 	Sweeping, Dispatches bool                      // which part of the work it does
+	Serving              bool                      // it serves the API
 	Recheck              func(ctx context.Context) // drops connections that may lead to a host that has died; nil: the pool is reset
 }
 
@@ -58,8 +60,8 @@ func NewMember(m Membership) *Member {
 func (p *Member) Register(ctx context.Context) error {
 	at := time.Now()
 	var id int64
-	err := p.config.Pool.QueryRow(ctx, `INSERT INTO process (name, place, pid, sweeps, dispatches) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
-		p.config.Name, whereabouts(), os.Getpid(), p.config.Sweeping, p.config.Dispatches).Scan(&id)
+	err := p.config.Pool.QueryRow(ctx, `INSERT INTO process (name, place, pid, sweeps, dispatches, serves, version) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id`,
+		p.config.Name, whereabouts(), os.Getpid(), p.config.Sweeping, p.config.Dispatches, p.config.Serving, p.config.Version).Scan(&id)
 	if err != nil {
 		return fmt.Errorf("join the processes: %w", err)
 	}
@@ -256,19 +258,23 @@ func (p *Member) Opens(chunk int64) bool {
 func (p *Member) Shards() []int16 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var mine []int16
+	return ShardsOf(p.id, p.sweeps)
+}
+
+// ShardsOf returns the shards that a process sweeps, if these processes live and sweep.
+func ShardsOf(process int64, sweeping []int64) (its []int16) {
 	for shard := range int16(cohorts.Shards) {
 		best, bestScore := int64(0), uint64(0)
-		for _, id := range p.sweeps {
+		for _, id := range sweeping {
 			if s := score(id, shard); best == 0 || s > bestScore {
 				best, bestScore = id, s
 			}
 		}
-		if best == p.id {
-			mine = append(mine, shard)
+		if best == process {
+			its = append(its, shard)
 		}
 	}
-	return mine
+	return its
 }
 
 func score(process int64, shard int16) uint64 {

@@ -190,7 +190,21 @@ func (r *tenantRetention) retain(ctx context.Context, a ages, now time.Time) err
 		}
 		r.last = id
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.retainPlatform(ctx, now))...)
+}
+
+// platformDays is for how many days the audit of the platform is kept.
+const platformDays = 2 * 366
+
+// retainPlatform deletes the audit of the platform that is past its retention.
+func (r *tenantRetention) retainPlatform(ctx context.Context, now time.Time) error {
+	err := inBatches(ctx, r.pool, `
+		DELETE FROM platform_audit
+		WHERE ctid = ANY (ARRAY (SELECT ctid FROM platform_audit WHERE at < $1 LIMIT $2))`, ago(now, platformDays))
+	if err != nil {
+		return fmt.Errorf("delete the audit of the platform: %w", err)
+	}
+	return nil
 }
 
 // retainTenant deletes a tenant's dead letters, audit, daily use and versions of schedules that are past their retention. A version

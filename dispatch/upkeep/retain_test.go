@@ -56,6 +56,19 @@ func TestDaysThatNobodyKeepsAreDropped(t *testing.T) {
 	}
 }
 
+// The audit of the platform is kept for two years, whether there are tenants or not.
+func TestTheAuditOfThePlatformIsKeptForTwoYears(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	h.Exec(`
+		INSERT INTO platform_audit (at, actor, action, target, request)
+		SELECT now() - make_interval(days => age), 'ops', 'tenant.put', 'platform/tenants/' || age, 'r' FROM unnest('{1, 731, 733, 1000}'::int[]) AS age`)
+	h.Retain(time.Now())
+	if n := h.Number(`SELECT count(*) FROM platform_audit`); n != 2 {
+		t.Errorf("%d entries are left, and not 2", n)
+	}
+}
+
 // A partition that is being read is not waited for, and who writes is not held up.
 func TestDroppingADayHoldsUpNobody(t *testing.T) {
 	t.Parallel()

@@ -56,6 +56,7 @@ var rooms = map[string]string{
 	"dispatch/control":               "internal tenants calendar operations schedules/policy schedules/cohorts dispatch/state dispatch/record dispatch/cluster dispatch/chunk dispatch/message dispatch/finish dispatch/history dispatch/sweep dispatch/lease",
 	"dispatch/upkeep":                "internal tenants operations schedules/policy schedules/cohorts schedules/forecast schedules/calendars schedules/bulk dispatch/record dispatch/cluster dispatch/chunk dispatch/finish dispatch/history dispatch/sweep dispatch/push dispatch/events dispatch/control",
 	"dispatch":                       "internal tenants operations schedules/cohorts dispatch/record dispatch/cluster dispatch/chunk dispatch/message dispatch/finish dispatch/history dispatch/explain dispatch/sweep dispatch/push dispatch/lease dispatch/open dispatch/events dispatch/control dispatch/upkeep",
+	"dispatch/platform":              "internal tenants schedules/cohorts schedules/forecast dispatch/cluster dispatch/chunk dispatch/history dispatch/upkeep",
 	"dispatch/subjectview":           "internal tenants calendar schedules schedules/policy schedules/subjects dispatch/history dispatch/explain",
 	"schedules/bulk":                 "internal tenants calendar schedules schedules/policy schedules/forecast schedules/subjects",
 	dispatchHelpers:                  "internal tenants schedules/cohorts api/apitest migrations " + wholeDispatch,
@@ -72,7 +73,7 @@ var rooms = map[string]string{
 
 // wholeDispatch may also be imported by the tests of dispatch and of its rooms: they run a whole Carillon.
 const wholeDispatch = "dispatch dispatch/dispatchtest dispatch/sweep dispatch/chunk dispatch/open dispatch/push dispatch/lease dispatch/finish dispatch/events dispatch/control " +
-	"dispatch/history dispatch/explain dispatch/subjectview dispatch/upkeep dispatch/record dispatch/state dispatch/message dispatch/cluster operations calendar schedules schedules/policy schedules/forecast schedules/calendars schedules/subjects schedules/bulk"
+	"dispatch/history dispatch/explain dispatch/subjectview dispatch/platform dispatch/upkeep dispatch/record dispatch/state dispatch/message dispatch/cluster operations calendar schedules schedules/policy schedules/forecast schedules/calendars schedules/subjects schedules/bulk"
 
 // wholeSchedules may also be imported by the tests of schedules, of its rooms and of operations: they run all services of schedules.
 const wholeSchedules = "schedules schedules/schedulestest schedules/policy schedules/cohorts schedules/forecast schedules/calendars schedules/subjects schedules/bulk operations calendar"

@@ -25,6 +25,7 @@ CREATE TABLE tenant (
   updated_at timestamptz      NOT NULL DEFAULT now(),
   halt_note  text,
   erasing_at timestamptz,
+  fallback_timezone text,
   CONSTRAINT tenant_name_key UNIQUE (name),
   CONSTRAINT tenant_erasing CHECK (erasing_at IS NULL OR status = 'suspended'),
   CONSTRAINT tenant_shards CHECK (shards IN (1, 4, 16, 64)),
@@ -36,6 +37,7 @@ COMMENT ON TABLE tenant IS 'A tenant with its quotas and issuers. A request to e
 COMMENT ON COLUMN tenant.issuers IS 'who signs its tokens, as the platform set it';
 COMMENT ON COLUMN tenant.own_issuers IS 'who else signs its tokens, as its own operator set it';
 COMMENT ON COLUMN tenant.shards IS 'at least so many shards get new schedules of the tenant; a schedule keeps its shard';
+COMMENT ON COLUMN tenant.fallback_timezone IS 'the zone of subjects without a profile, where their workflow names none; null: none';
 COMMENT ON COLUMN tenant.erasing_at IS 'when its erasure began';
 
 CREATE TABLE allowance (
@@ -117,6 +119,23 @@ COMMENT ON COLUMN audit.target IS 'the path of the changed thing, without /v1';
 COMMENT ON COLUMN audit.subject IS 'the subject that the entry is about, until that subject is erased';
 COMMENT ON COLUMN audit.before IS 'the thing before, without payloads and secrets; null: it did not exist, or is not shown';
 COMMENT ON COLUMN audit.remote IS 'the address of the client; null: no client asked, or its subject is erased';
+
+CREATE TABLE platform_audit (
+  id        bigint           GENERATED ALWAYS AS IDENTITY,
+  at        timestamptz      NOT NULL DEFAULT clock_timestamp(),
+  actor     text             NOT NULL,
+  action    text COLLATE "C" NOT NULL,
+  target    text COLLATE "C" NOT NULL,
+  request   text             NOT NULL,
+  before    json,
+  after     json,
+  remote    inet,
+  PRIMARY KEY (at, id)
+);
+COMMENT ON TABLE platform_audit IS 'One change of a tenant by the operator of the platform. It stays when the tenant is erased. Written by dispatch/upkeep, tenants.';
+COMMENT ON COLUMN platform_audit.target IS 'the path of the changed thing, without /v1';
+COMMENT ON COLUMN platform_audit.before IS 'the tenant before; null: it did not exist, or is not shown';
+COMMENT ON COLUMN platform_audit.remote IS 'the address of the client; null: no client asked';
 
 CREATE TABLE operation (
   tenant_id  int              NOT NULL REFERENCES tenant,

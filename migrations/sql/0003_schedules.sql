@@ -29,6 +29,7 @@ CREATE TABLE workflow (
   version     text,
   past_versions jsonb,
   max_running int,
+  fallback_timezone text,
   defaults    jsonb            NOT NULL DEFAULT '{}',
   created_at  timestamptz      NOT NULL DEFAULT now(),
   updated_at  timestamptz      NOT NULL DEFAULT now(),
@@ -42,6 +43,7 @@ CREATE INDEX workflow_limited ON workflow (tenant_id) WHERE max_running IS NOT N
 COMMENT ON TABLE workflow IS 'What the ticks of a workflow are given to, its limit and the defaults of its schedules. Written by schedules.';
 COMMENT ON COLUMN workflow.version IS 'as registered by its worker or client';
 COMMENT ON COLUMN workflow.past_versions IS 'the last 100 earlier values of version (v), each with the microsecond since 1970 until which it was registered (u), the earliest first; null: it never changed';
+COMMENT ON COLUMN workflow.fallback_timezone IS 'the zone of subjects without a profile; null: that of the tenant';
 COMMENT ON COLUMN workflow.max_running IS 'how many of its ticks run at once; null: no limit';
 
 CREATE TABLE subject_profile (

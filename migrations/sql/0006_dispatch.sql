@@ -8,12 +8,16 @@ CREATE TABLE process (
   pid        int         NOT NULL,
   sweeps     boolean     NOT NULL,
   dispatches boolean     NOT NULL,
+  serves     boolean     NOT NULL DEFAULT false,
+  version    text        NOT NULL DEFAULT '',
   started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   beat_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (id, beat_at)
 ) WITH (fillfactor = 50);
 CREATE INDEX process_beat ON process (beat_at);
 COMMENT ON TABLE process IS 'A process of Carillon. One whose last heartbeat is 5 s old is dead, and others take over its chunks. Written by dispatch/cluster, dispatch/upkeep.';
+COMMENT ON COLUMN process.serves IS 'it serves the API';
+COMMENT ON COLUMN process.version IS 'of its program';
 COMMENT ON COLUMN process.place IS 'the boot of the machine and the namespace in which pid counts; empty: unknown';
 COMMENT ON COLUMN process.beat_at IS 'its last heartbeat; part of the key, since a heartbeat would otherwise be compared with all earlier ones';
 

@@ -109,11 +109,12 @@ func (ts *Timings) CompileStored(ctx context.Context, db postgres.DB, s StoredSp
 // FromSpec compiles a stored spec with the present profile of its subject. broken tells why the spec cannot be computed; err tells
 // that the database could not be asked.
 func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, s StoredSpec) (t *calendar.Timing, broken, err error) {
-	found, err := ReadProfiles(ctx, db, s.Tenant, s.Subject)
+	follower := Follower{s.Workflow, s.Subject}
+	found, err := ReadProfiles(ctx, db, s.Tenant, follower)
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Profile = found[s.Subject]
+	s.Profile = found[follower]
 	if t, err = ts.CompileStored(ctx, db, s); errors.Is(err, ErrUncomputable) {
 		return nil, err, nil
 	}

@@ -20,7 +20,8 @@ const subjectZone = "@subject"
 // FollowsSubject reports whether a spec takes its zone from the profile of its subject.
 func FollowsSubject(spec calendar.Spec) bool { return spec.Timezone == subjectZone }
 
-// Profile is the zone and the quiet hours of the schedules that follow a subject. The zero value is that of a subject without one.
+// Profile is the zone and the quiet hours of the schedules that follow a subject. A subject without a profile has the fallback zone of the
+// workflow or of the tenant; the zero value is that of one without any zone.
 type Profile struct {
 	Zone  string
 	Quiet string // the text of a calendar.Quiet
@@ -68,14 +69,36 @@ func (p Profile) Stored() (s StoredProfile) {
 // ProfileColumns are the columns of a StoredProfile in table subject_profile profile.
 const ProfileColumns = `profile.timezone AS subject_zone, profile.quiet_hours`
 
-// ReadProfiles reads the profiles of subjects of a tenant. The result lacks subjects without one.
-func ReadProfiles(ctx context.Context, db postgres.DB, tenant tenants.ID, subjects ...string) (map[string]Profile, error) {
-	rows, _ := db.Query(ctx, `SELECT subject, `+ProfileColumns+` FROM subject_profile profile WHERE tenant_id = $1 AND subject = ANY($2)`, tenant, subjects) // ForEachRow reports the error
-	found := make(map[string]Profile, len(subjects))
-	var subject string
+// FollowedColumns are the columns of the StoredProfile that schedule s of workflow w follows; profile is the row of its subject, if any.
+// The fallback zone of the tenant is only looked up for a schedule that needs it.
+const FollowedColumns = `
+	CASE WHEN s.by_subject THEN COALESCE(profile.timezone, w.fallback_timezone, (SELECT fallback_timezone FROM tenant WHERE id = s.tenant_id)) END AS subject_zone,
+	profile.quiet_hours`
+
+// Follower is a subject and the workflow of a schedule that follows it; empty: the schedule has no workflow yet.
+type Follower struct{ Workflow, Subject string }
+
+// ReadProfiles reads what schedules of a tenant follow: the profiles of subjects, else fallback zones. The result lacks those without a
+// zone.
+func ReadProfiles(ctx context.Context, db postgres.DB, tenant tenants.ID, followers ...Follower) (map[Follower]Profile, error) {
+	workflows, subjects := make([]string, len(followers)), make([]string, len(followers))
+	for i, f := range followers {
+		workflows[i], subjects[i] = f.Workflow, f.Subject
+	}
+	rows, _ := db.Query(ctx, `
+		SELECT f.workflow, f.subject, COALESCE(profile.timezone,
+			(SELECT fallback_timezone FROM workflow WHERE tenant_id = $1 AND name = f.workflow),
+			(SELECT fallback_timezone FROM tenant WHERE id = $1)), profile.quiet_hours
+		FROM unnest($2::text[], $3::text[]) AS f (workflow, subject)
+		LEFT JOIN LATERAL (SELECT timezone, quiet_hours FROM subject_profile WHERE tenant_id = $1 AND subject = f.subject OFFSET 0) profile ON true`,
+		tenant, workflows, subjects) // ForEachRow reports the error
+	found := make(map[Follower]Profile, len(followers))
+	var f Follower
 	var s StoredProfile
-	_, err := pgx.ForEachRow(rows, []any{&subject, &s.SubjectZone, &s.QuietHours}, func() error {
-		found[subject] = s.Profile()
+	_, err := pgx.ForEachRow(rows, []any{&f.Workflow, &f.Subject, &s.SubjectZone, &s.QuietHours}, func() error {
+		if p := s.Profile(); p.Zone != "" {
+			found[f] = p
+		}
 		return nil
 	})
 	if err != nil {
@@ -87,7 +110,7 @@ func ReadProfiles(ctx context.Context, db postgres.DB, tenant tenants.ID, subjec
 // subjectLocks is the class of the advisory locks of subjects. Subjects share so few of them that a batch never holds many.
 const (
 	subjectLocks  = 0x4341_524b
-	subjectShares = 64
+	SubjectShares = 64
 )
 
 // These are the modes of a subject's lock. A transaction that makes a schedule follow the subject shares the lock, because a change of the
@@ -96,6 +119,15 @@ const (
 	ToFollow = `pg_advisory_xact_lock_shared`
 	ToChange = `pg_advisory_xact_lock`
 )
+
+// WaitForFollowers waits for the transactions that hold one share of the locks of subjects, from 0 to SubjectShares-1. The caller's
+// transaction holds the share until it ends.
+func WaitForFollowers(ctx context.Context, tx pgx.Tx, share int) error {
+	if _, err := tx.Exec(ctx, `SELECT `+ToChange+`($1, $2)`, subjectLocks, share); err != nil {
+		return fmt.Errorf("wait for schedules that begin to follow a subject: %w", err)
+	}
+	return nil
+}
 
 // LockSubjects locks subjects until the transaction ends, before any lock of a shard or a row.
 func LockSubjects(ctx context.Context, tx pgx.Tx, tenant tenants.ID, lock string, subjects ...string) error {
@@ -106,7 +138,7 @@ func LockSubjects(ctx context.Context, tx pgx.Tx, tenant tenants.ID, lock string
 	for i, subject := range subjects {
 		h := fnv.New64a()
 		_, _ = fmt.Fprintf(h, "%d/%s", tenant, subject)
-		shares[i] = int32(mix(h.Sum64()) % subjectShares)
+		shares[i] = int32(mix(h.Sum64()) % SubjectShares)
 	}
 	slices.Sort(shares)
 	_, err := tx.Exec(ctx, `SELECT `+lock+`($1, share) FROM unnest($2::int[]) AS s (share)`, subjectLocks, slices.Compact(shares))

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	tallyLocks  = 0x4341_5254 // the class of advisory locks: 0 is held by who folds, a tenant's by who counts it exactly
-	mostDeltas  = 50_000      // folded at once
-	allOf       = 0           // in the place of a cohort's number: all schedules of the tenant
-	AllSubjects = -1          // likewise: its profiles of keys
-	AllBytes    = -2          // likewise: the bytes of its specs and payloads
-	countedFor  = 2 * time.Second
-	countedRoom = 50_000 // schedules that others may make while our count is that old
+	tallyLocks   = 0x4341_5254 // the class of advisory locks: 0 is held by who folds, a tenant's by who counts it exactly
+	mostDeltas   = 50_000      // folded at once
+	AllSchedules = 0           // in the place of a cohort's number: all schedules of the tenant
+	AllSubjects  = -1          // likewise: its profiles of keys
+	AllBytes     = -2          // likewise: the bytes of its specs and payloads
+	countedFor   = 2 * time.Second
+	countedRoom  = 50_000 // schedules that others may make while our count is that old
 )
 
 // FoldTallies adds what was appended since the last time to the tallies of cohorts and tenants. Processes that fold at
@@ -170,7 +170,7 @@ func (f *Forecasts) Soft(tenant tenants.ID, w *Cached, q tenants.Quotas) (all []
 const mostCounts = 100_000 // tenants
 
 func countStored(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int, err error) {
-	return Count(ctx, db, tenant, allOf)
+	return Count(ctx, db, tenant, AllSchedules)
 }
 
 // Count returns what is counted in the place of a cohort: of the tally, and of what is not yet folded into it.

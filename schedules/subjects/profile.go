@@ -99,12 +99,7 @@ func (p SubjectParams) read() (want wanted, err error) {
 	case cohorts.FollowsSubject(calendar.Spec{Timezone: p.Timezone}):
 		errs = append(errs, fault.Invalid("/timezone", "@subject follows the profile: name a zone such as Europe/Berlin"))
 	default:
-		_, err := calendar.Compile(calendar.Spec{Timezone: p.Timezone, Cron: calendar.StringList{"@daily"}}, calendar.Context{})
-		if faults, ok := errors.AsType[calendar.Faults](err); ok {
-			errs = append(errs, fault.Fields(fault.Field{Pointer: "/timezone", Code: faults[0].Code, Detail: faults[0].Detail}))
-		} else if err != nil {
-			return want, err
-		}
+		errs = append(errs, schedules.CheckZone("/timezone", p.Timezone))
 	}
 	windows, err := p.QuietHours.read()
 	want.Quiet = windows.String()

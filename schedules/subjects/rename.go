@@ -64,14 +64,18 @@ func rename(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject, to strin
 	if len(there.live) > 0 {
 		return out, fault.Conflict("subject_in_use", "workflow %q has a schedule of subject %q already", there.live[0].Workflow, to)
 	}
-	profiles, err := cohorts.ReadProfiles(ctx, tx, tenant, subject, to)
+	profile, err := readSubject(ctx, tx, tenant, subject)
 	if err != nil {
 		return out, err
 	}
-	_, moves := profiles[subject]
-	if _, taken := profiles[to]; taken {
+	taken, err := readSubject(ctx, tx, tenant, to)
+	if err != nil {
+		return out, err
+	}
+	if taken != nil {
 		return out, fault.Conflict("subject_in_use", "subject %q has a profile already", to)
 	}
+	moves := profile != nil
 	if !moves && len(from.live)+len(from.deleted) == 0 {
 		return out, fault.NotFound("there is nothing of subject %q", subject)
 	}
