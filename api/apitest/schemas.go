@@ -31,9 +31,31 @@ func compileSchemas(doc *openapi3.T) (*schemas, error) {
 	if err != nil {
 		return nil, err
 	}
+	closeObjects(value)
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	return &schemas{compiler: c}, c.AddResource(documentURL, value)
+}
+
+// closeObjects has each object schema below a value allow no further members. The document leaves answers open, so that later versions
+// may add members. A test notices any member that the document does not have today.
+func closeObjects(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		_, isMap := v["additionalProperties"]
+		if _, isObject := v["properties"].(map[string]any); isObject && !isMap {
+			v["unevaluatedProperties"] = false
+		}
+		for name, inner := range v {
+			if name != "example" && name != "examples" {
+				closeObjects(inner)
+			}
+		}
+	case []any:
+		for _, inner := range v {
+			closeObjects(inner)
+		}
+	}
 }
 
 // check holds a JSON text to the schema that ref, such as #/components/schemas/Tick, names.
