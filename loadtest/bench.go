@@ -86,7 +86,7 @@ func (b *bench) put(ctx context.Context, s *served, tenant string, n int, lines 
 	}
 	transport := manyConnections()
 	defer transport.CloseIdleConnections()
-	sum, err := sendBulk(ctx, httpClient(transport), at, body)
+	sum, err := sendBulk(ctx, httpClient(transport), at, "/v1/schedules/bulk", body)
 	if err != nil {
 		return err
 	}

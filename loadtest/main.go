@@ -80,13 +80,15 @@ type scenario struct {
 }
 
 // timed are the scenarios that take --for.
-var timed = []string{"late", "snapshot"}
+var timed = []string{"late", "snapshot", "subjects"}
 
 var scenarios = []scenario{
 	{"smoke", "10,000 schedules in 12 zones, pushed and leased, with a kill -9 in the middle", smoke},
 	{"upsert", "200,000 schedules upserted in bulk, fresh, unchanged and all changed, against raw COPY of the same rows", upsert},
 	{"single", "20,000 schedules upserted one by one by 32 clients, against one bare SQL statement on 32 connections", single},
 	{"read", "5,000,000 schedules stored: lists by every filter, get, upcoming and preview at 50 requests a second", read},
+	{"subjects", "200,000 profiles against as many schedules in bulk; then 1,000,000 stored: overviews and explanations at 50 requests a second", subjects},
+	{"later", "10,000 triggers for later over a year of a shifted clock, with pauses, deletions, zone changes, cancels and kills", later},
 	{"floor", "the floor: a scheduler with one row for each schedule and one job for each firing", floor},
 	{"herd", "1,000,000 schedules of one tenant due at one instant, swept and opened, against the floor", herd},
 	{"mix", "1,000,000 schedules of 1,000 tenants, and 300,000 with a timing of their own, against the floor", mix},

@@ -84,7 +84,7 @@ func TestPair(t *testing.T) {
 func TestUpsertsAreMeasured(t *testing.T) {
 	t.Parallel()
 	program := built(t)
-	for scenario, figure := range map[string]string{"upsert": "all_changed_ratio", "single": "changed_ratio"} {
+	for scenario, figure := range map[string]string{"upsert": "all_changed_ratio", "single": "changed_ratio", "subjects": "overview_p50_ms"} {
 		var out bytes.Buffer
 		if code := run(t.Context(), []string{scenario, "--program", program, "--scale", "0.01", "--json", "--database-url", postgrestest.EmptyURL(t)}, &out, &lines{t: t}); code == exitNotRun {
 			t.Errorf("%s could not run", scenario)
@@ -148,5 +148,13 @@ func TestWhatCannotRunIsSaidSo(t *testing.T) {
 		if code := run(t.Context(), args, io.Discard, &said); code != exitNotRun || said.Len() == 0 {
 			t.Errorf("%v: got %d: %s", args, code, said.String())
 		}
+	}
+}
+
+func TestTriggersForLaterComeOnceThroughAYear(t *testing.T) {
+	t.Parallel()
+	o := runs(t, "later", "--program", built(t), "--scale", "0.02", "--database-url", postgrestest.EmptyURL(t))
+	if o.Figures["triggers"] != 200 || o.Figures["kills"] < 5 {
+		t.Errorf("got %v", o.Figures)
 	}
 }

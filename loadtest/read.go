@@ -52,7 +52,7 @@ func read(ctx context.Context, o options, p *progress) (*report, error) {
 
 	transport := manyConnections()
 	defer transport.CloseIdleConnections()
-	asker := &asker{announcement: at, client: httpClient(transport), stored: n, took: map[string][]time.Duration{}}
+	asker := &asker{announcement: at, client: httpClient(transport), questions: questions, stored: n, took: map[string][]time.Duration{}}
 	if err := asker.run(ctx, readRate, 5*time.Second); err != nil { // statements are prepared and caches filled
 		return nil, err
 	}
@@ -104,8 +104,9 @@ func readPath(i int) string {
 // asker sends the kinds of requests in turn.
 type asker struct {
 	announcement
-	client *http.Client
-	stored int
+	client    *http.Client
+	questions []question
+	stored    int
 
 	mu   sync.Mutex
 	took map[string][]time.Duration // from the planned moment of each request
@@ -122,7 +123,7 @@ func (a *asker) run(ctx context.Context, perSecond int, length time.Duration) er
 		case <-ctx.Done():
 			return group.Wait()
 		}
-		q := questions[k%len(questions)]
+		q := a.questions[k%len(a.questions)]
 		group.Go(func() error {
 			if err := a.ask(ctx, q, rand.IntN(a.stored)); err != nil {
 				return fmt.Errorf("%s: %w", q.name, err)

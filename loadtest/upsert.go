@@ -101,7 +101,7 @@ func (u upserts) put(ctx context.Context, what string, version, hour int, want c
 		return 0, err
 	}
 	began := time.Now()
-	sum, err := sendBulk(ctx, u.client, u.at, body)
+	sum, err := sendBulk(ctx, u.client, u.at, "/v1/schedules/bulk", body)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
@@ -148,9 +148,9 @@ func encoded(lines iter.Seq[carillon.BulkLine]) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// sendBulk sends lines, and returns the summary that ends the answer.
-func sendBulk(ctx context.Context, client *http.Client, at announcement, body []byte) (sum carillon.BulkSummary, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, at.URL+"/v1/schedules/bulk", io.NopCloser(bytes.NewReader(body)))
+// sendBulk sends lines to a path, and returns the summary that ends the answer.
+func sendBulk(ctx context.Context, client *http.Client, at announcement, path string, body []byte) (sum carillon.BulkSummary, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, at.URL+path, io.NopCloser(bytes.NewReader(body)))
 	if err != nil {
 		return sum, err
 	}

@@ -135,3 +135,9 @@ func (c *Client) Ticks(ctx context.Context, workflow, key string, filter TickFil
 func (c *Client) Tick(ctx context.Context, id string) (TickRecord, error) {
 	return read[TickRecord](ctx, c, &call{method: http.MethodGet, path: path("ticks", id)})
 }
+
+// CancelTick cancels a tick that has not ended: one for later, one that waits, or one that runs. The worker of a running tick is told by
+// its next heartbeat. A tick that has ended is an error with the code tick_ended.
+func (c *Client) CancelTick(ctx context.Context, id string) (TickRecord, error) {
+	return read[TickRecord](ctx, c, &call{method: http.MethodPost, path: path("ticks", id, "cancel")})
+}

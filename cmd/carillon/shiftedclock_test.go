@@ -13,10 +13,10 @@ import (
 
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+	"github.com/carillonhq/carillon/internal/postgres/shiftedclock"
 )
 
-// shifted is a `carillon dev` with a database clock that a test puts forward. The program is the real one: all its SQL reads the
-// time through functions, and the schema "shifted" hides those of PostgreSQL.
+// shifted is a `carillon dev` with a database clock that a test puts forward.
 type shifted struct {
 	running
 	pool *pgxpool.Pool
@@ -35,25 +35,14 @@ func startShifted(t *testing.T, at time.Time) *shifted {
 		t.Cleanup(pool.Close)
 		return pool
 	}
-	if _, err := open(raw).Exec(t.Context(), `
-		CREATE SCHEMA shifted;
-		CREATE TABLE shifted.clock (ahead interval NOT NULL);
-		INSERT INTO shifted.clock VALUES ('0');
-		GRANT USAGE ON SCHEMA shifted TO PUBLIC;
-		GRANT SELECT ON shifted.clock TO PUBLIC;
-		CREATE FUNCTION shifted.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT pg_catalog.clock_timestamp() + ahead FROM shifted.clock';
-		CREATE FUNCTION shifted.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT pg_catalog.statement_timestamp() + ahead FROM shifted.clock';
-		CREATE FUNCTION shifted.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT pg_catalog.now() + ahead FROM shifted.clock';`); err != nil {
+	if err := shiftedclock.Install(t.Context(), open(raw)); err != nil {
 		t.Fatal(err)
 	}
-	u, err := url.Parse(raw)
+	u, err := shiftedclock.URL(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := u.Query()
-	q.Set("search_path", "public,shifted,pg_catalog")
-	u.RawQuery = q.Encode()
-	s := &shifted{running: start(t, "--database-url", u.String(), "--yes", "--no-demo"), pool: open(u.String()), now: time.Now()}
+	s := &shifted{running: start(t, "--database-url", u, "--yes", "--no-demo"), pool: open(u), now: time.Now()}
 	s.forward(t, at)
 	return s
 }
@@ -61,10 +50,7 @@ func startShifted(t *testing.T, at time.Time) *shifted {
 // forward sets the clock to a moment. The processes stay alive: their beats move with the clock.
 func (s *shifted) forward(t *testing.T, to time.Time) {
 	t.Helper()
-	by := to.Sub(s.now)
-	if _, err := s.pool.Exec(t.Context(), `
-		WITH put AS (UPDATE shifted.clock SET ahead = ahead + make_interval(secs => $1))
-		UPDATE process SET beat_at = beat_at + make_interval(secs => $1)`, by.Seconds()); err != nil {
+	if err := shiftedclock.Forward(t.Context(), s.pool, to.Sub(s.now)); err != nil {
 		t.Fatal(err)
 	}
 	s.now = to
@@ -75,16 +61,15 @@ func (s *shifted) settle(t *testing.T) {
 	t.Helper()
 	deadline := time.Now().Add(inTime)
 	for {
-		var busy bool
-		if err := s.pool.QueryRow(t.Context(), `
-			SELECT EXISTS (SELECT FROM cohort WHERE due_at <= clock_timestamp()) OR EXISTS (SELECT FROM chunk WHERE opened_at IS NULL)`).Scan(&busy); err != nil {
+		due, err := shiftedclock.Due(t.Context(), s.pool)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if !busy {
+		if !due {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("at %s something is due and does not fire", s.now)
+			t.Fatalf("at %s something is due and does not fire: %s", s.now, shiftedclock.Waiting(t.Context(), s.pool))
 		}
 	}
 }

@@ -180,7 +180,7 @@ type tenantRetention struct {
 // the others.
 func (r *tenantRetention) retain(ctx context.Context, a ages, now time.Time) error {
 	next, _ := slices.BinarySearch(a.ids, r.last+1)
-	var errs []error
+	errs := []error{r.retainPlatform(ctx, now)} // first, since many tenants can use up the time
 	for _, id := range slices.Concat(a.ids[next:], a.ids[:next]) {
 		if err := r.retainTenant(ctx, id, a.of[id], now); err != nil {
 			errs = append(errs, fmt.Errorf("tenant %d: %w", id, err))
@@ -190,7 +190,7 @@ func (r *tenantRetention) retain(ctx context.Context, a ages, now time.Time) err
 		}
 		r.last = id
 	}
-	return errors.Join(append(errs, r.retainPlatform(ctx, now))...)
+	return errors.Join(errs...)
 }
 
 // platformDays is for how many days the audit of the platform is kept.

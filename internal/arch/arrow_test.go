@@ -27,6 +27,7 @@ var rooms = map[string]string{
 	"internal/postgres":              "internal",
 	"internal/postgres/embedded":     "internal",
 	"internal/postgres/postgrestest": "internal migrations",
+	"internal/postgres/shiftedclock": "internal",
 	"internal/postgres/silent":       "",
 	"internal/sabotage":              "",
 	"internal/varint":                "",

@@ -180,6 +180,14 @@ func TestTheSDKWorksOffWhatTheServerFires(t *testing.T) {
 		t.Errorf("a tick given back: got %v", err)
 	}
 
+	snoozed := must[carillon.TickRecord](t)(c.Trigger(ctx, "w", "k", carillon.TriggerParams{In: "1h"}))
+	if got := must[carillon.TickRecord](t)(c.CancelTick(ctx, snoozed.TickID)); snoozed.State != "scheduled" || got.State != "cancelled" {
+		t.Errorf("a tick for later was %s and is %s", snoozed.State, got.State)
+	}
+	if _, err := c.CancelTick(ctx, snoozed.TickID); !errors.Is(err, carillon.ErrConflict) {
+		t.Errorf("a cancelled tick: got %v", err)
+	}
+
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	w := carillon.NewWorker(c, carillon.WorkerConfig{Log: slog.New(slog.DiscardHandler)})
