@@ -28,7 +28,7 @@ func LastQuery(tenant tenants.ID, f Filter) (sql string, args []any) {
 func (s *Schedules) PageQuery(tenant tenants.ID, f Filter, cursor string) (sql string, args []any, err error) {
 	var after Position
 	if cursor != "" {
-		err = s.Cursors.Open(int32(tenant), fmt.Sprintf("schedules %q", f), cursor, &after)
+		err = s.Cursors.Open(int32(tenant), fmt.Sprintf("schedules %+v", f), cursor, &after)
 	}
 	sql, args = f.query(tenant, after, nil, 101)
 	return sql, args, err

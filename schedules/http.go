@@ -116,7 +116,7 @@ func (h handler) upcoming(c echo.Context) error {
 }
 
 func (h handler) list(c echo.Context) error {
-	q, err := web.Query(c, "workflow", "status", "key_prefix", "label", "due_before", "limit", "cursor")
+	q, err := web.Query(c, "workflow", "status", "key", "key_prefix", "key_contains", "subject", "label", "timezone", "failing", "due_before", "fields", "limit", "cursor")
 	if err != nil {
 		return err
 	}
@@ -124,15 +124,31 @@ func (h handler) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := web.NotEmpty(q, "workflow", "status", "key_prefix", "label", "due_before", "cursor"); err != nil {
+	if err := web.NotEmpty(q, "workflow", "status", "key", "key_prefix", "key_contains", "subject", "label", "timezone", "failing", "due_before", "fields", "cursor"); err != nil {
 		return err
 	}
-	f := Filter{Workflow: q.Get("workflow"), Status: q.Get("status"), KeyPrefix: q.Get("key_prefix"), Label: q.Get("label")}
+	f := Filter{
+		Workflow: q.Get("workflow"), Status: q.Get("status"), Key: q.Get("key"), KeyPrefix: q.Get("key_prefix"), KeyContains: q.Get("key_contains"),
+		Subject: q.Get("subject"), Label: q.Get("label"), Timezone: q.Get("timezone"), Failing: q.Get("failing") == "true",
+	}
+	if q.Has("failing") && !f.Failing {
+		return fault.Invalid("/failing", "%q is not true", q.Get("failing"))
+	}
+	if fields := q.Get("fields"); fields != "" && fields != "full" && fields != "summary" {
+		return fault.Invalid("/fields", "%q is not full or summary", fields)
+	}
 	if q.Has("due_before") {
 		if err := f.DueBefore.UnmarshalText([]byte(q.Get("due_before"))); err != nil {
 			return fault.Invalid("/due_before", "%q is not an RFC 3339 time", q.Get("due_before"))
 		}
 		f.DueBefore = f.DueBefore.UTC()
+	}
+	if q.Get("fields") == "summary" {
+		page, next, err := h.ListSummaries(c.Request().Context(), tenants.From(c), f, limit, cursor)
+		if err != nil {
+			return err
+		}
+		return web.AnswerPage(c, page, next)
 	}
 	page, next, err := h.List(c.Request().Context(), tenants.From(c), f, limit, cursor)
 	if err != nil {

@@ -288,6 +288,8 @@ func TestEachRouteNeedsItsScope(t *testing.T) {
 		{"POST", schedulestest.SchedulePath + "/resume", []string{tenants.SchedulesWrite}},
 		{"GET", schedulestest.SchedulePath + "/upcoming", []string{tenants.SchedulesRead, tenants.TenantRead}},
 		{"GET", "/v1/schedules", []string{tenants.SchedulesRead, tenants.TenantRead}},
+		{"GET", "/v1/zones", []string{tenants.SchedulesRead, tenants.SchedulesWrite, tenants.TenantRead}},
+		{"GET", "/v1/zones/Europe%2FBerlin", []string{tenants.SchedulesRead, tenants.SchedulesWrite, tenants.TenantRead}},
 		{"GET", "/v1/admin/settings", []string{tenants.TenantRead}},
 		{"PATCH", "/v1/admin/settings", []string{tenants.TenantAdmin}},
 		{"GET", "/v1/schedules/sch_none", []string{tenants.SchedulesRead, tenants.TenantRead}},

@@ -17,14 +17,18 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Filter says which schedules a list holds; an empty member does not restrict it. At most one of KeyPrefix, Label and
-// DueBefore is given.
+// Filter says which schedules a list holds; an empty member does not restrict it. At most one of those after Status is given.
 type Filter struct {
-	Workflow  string    `json:"w,omitempty"`
-	Status    string    `json:"s,omitempty"`
-	KeyPrefix string    `json:"p,omitempty"`
-	Label     string    `json:"l,omitempty"` // name:value
-	DueBefore time.Time `json:"d,omitzero"`  // whose next tick comes before this; the list is in due order
+	Workflow    string    `json:"w,omitempty"`
+	Status      string    `json:"s,omitempty"`
+	Key         string    `json:"k,omitempty"`
+	KeyPrefix   string    `json:"p,omitempty"`
+	KeyContains string    `json:"c,omitempty"`
+	Subject     string    `json:"u,omitempty"`
+	Label       string    `json:"l,omitempty"` // name:value
+	Timezone    string    `json:"z,omitempty"` // of the spec, or of the subject that it follows
+	Failing     bool      `json:"f,omitempty"` // whose last ended tick failed
+	DueBefore   time.Time `json:"d,omitzero"`  // whose next tick comes before this; the list is in due order
 }
 
 // Position is where a page of a list begins: after this workflow and key, or in due order after this member.
@@ -42,37 +46,51 @@ type Position struct {
 // limit: members whose own next tick comes later than their timing's are left out of it. A page also ends at web.MostPage bytes, and
 // after the schedules that mostListed bounds.
 func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Schedule, next *string, err error) {
+	page = []Schedule{}
+	next, err = s.list(ctx, tenant, f, limit, cursor, func(one Schedule, _ *row, _ time.Time) { page = append(page, one) })
+	return page, next, err
+}
+
+// ListSummaries is List without payloads and notes.
+func (s *Schedules) ListSummaries(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Summary, next *string, err error) {
+	page = []Summary{}
+	next, err = s.list(ctx, tenant, f, limit, cursor, func(one Schedule, r *row, now time.Time) { page = append(page, r.summary(one, now)) })
+	return page, next, err
+}
+
+// list calls add with each schedule of a page, its row and the clock.
+func (s *Schedules) list(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string, add func(one Schedule, r *row, now time.Time)) (next *string, err error) {
 	if err := f.Check(""); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	name := fmt.Sprintf("schedules %q", f)
+	name := fmt.Sprintf("schedules %+v", f)
 	var after Position
 	paging, err := s.Cursors.Page(int32(tenant), name, limit, cursor, &after)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	found, end, now, err := s.read(ctx, tenant, f, after, paging.Rows())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if len(found) > limit {
 		found, end = found[:limit], new(f.position(found[limit-1]))
 	}
-	if page, err = s.show(ctx, tenant, found, now); err != nil {
-		return nil, nil, err
+	shown, err := s.show(ctx, tenant, found, now)
+	if err != nil {
+		return nil, err
 	}
-	if !f.DueBefore.IsZero() {
-		page = slices.DeleteFunc(page, func(one Schedule) bool {
-			return one.NextAt == nil || !one.NextAt.Before(f.DueBefore) || f.Status != "" && one.Status != f.Status
-		})
+	for i, one := range shown {
+		if f.DueBefore.IsZero() || one.NextAt != nil && one.NextAt.Before(f.DueBefore) && (f.Status == "" || one.Status == f.Status) {
+			add(one, found[i], now)
+		}
 	}
 	if end == nil {
-		return page, nil, nil
+		return nil, nil
 	}
-	next, err = paging.Next(*end)
-	return page, next, err
+	return paging.Next(*end)
 }
 
 // readFirst is how many rows of a list are read at first. What they hold tells how many more are read, so that the database
@@ -131,35 +149,49 @@ func (f Filter) Check(prefix string) error {
 	if f.Status != "" && !slices.Contains([]string{policy.Active, policy.Paused, policy.Completed, policy.Quarantined}, f.Status) {
 		errs = append(errs, fault.Invalid(prefix+"/status", "%q is not one of active, paused, completed, quarantined", f.Status))
 	}
-	if f.KeyPrefix != "" {
-		errs = append(errs, policy.CheckKey(prefix+"/key_prefix", f.KeyPrefix))
+	for member, text := range map[string]string{"key": f.Key, "key_prefix": f.KeyPrefix, "key_contains": f.KeyContains} {
+		if text != "" {
+			errs = append(errs, policy.CheckKey(prefix+"/"+member, text))
+		}
+	}
+	if f.Subject != "" {
+		errs = append(errs, policy.CheckSubject(prefix+"/subject", f.Subject))
+	}
+	if f.Timezone != "" {
+		errs = append(errs, CheckZone(prefix+"/timezone", f.Timezone))
 	}
 	if name, value, found := strings.Cut(f.Label, ":"); f.Label != "" && (!found || !policy.ValidName(name) || len(value) > longestLabel) {
 		errs = append(errs, fault.Invalid(prefix+"/label", "%q is not name:value", f.Label))
 	}
 	given := 0
-	for _, one := range []bool{f.KeyPrefix != "", f.Label != "", !f.DueBefore.IsZero()} {
+	for _, one := range []bool{f.Key != "", f.KeyPrefix != "", f.KeyContains != "", f.Subject != "", f.Label != "", f.Timezone != "", f.Failing, !f.DueBefore.IsZero()} {
 		if one {
 			given++
 		}
 	}
 	if given > 1 {
-		errs = append(errs, fault.Invalid(prefix, "at most one of key_prefix, label and due_before is given"))
+		errs = append(errs, fault.Invalid(prefix, "at most one of key, key_prefix, key_contains, subject, label, timezone, failing and due_before is given"))
 	}
 	return fault.Join(errs...)
 }
 
-// mostListed bounds the schedules that one page looks at if its index also holds schedules of other statuses. A page that finds few
-// is short, and its cursor continues after the last schedule that the page looked at.
+// mostListed bounds the schedules that one page looks at if its index also holds schedules that the filter does not pick. A page that
+// finds few is short, and its cursor continues after the last schedule that the page looked at.
 const mostListed = 5_000
 
-// passesMany reports whether a list walks an index that does not tell the status which the filter asks for.
+// picksRows reports whether no index holds what the filter asks for, so that each row is looked at.
+func (f Filter) picksRows() bool { return f.KeyContains != "" || f.Timezone != "" || f.Failing }
+
+// passesMany reports whether a list walks an index that also holds schedules which the filter does not pick.
 func (f Filter) passesMany() bool {
-	return f.Status != "" && f.DueBefore.IsZero() && (f.Label != "" || f.KeyPrefix != "" || f.Status == policy.Active)
+	if f.picksRows() {
+		return true
+	}
+	return f.Status != "" && f.DueBefore.IsZero() && f.Subject == "" && (f.Label != "" || f.KeyPrefix != "" || f.Key != "" || f.Status == policy.Active)
 }
 
-// everyWorkflow reports whether a list walks a prefix of keys in each workflow.
-func (f Filter) everyWorkflow() bool { return f.KeyPrefix != "" && f.Workflow == "" }
+// everyWorkflow reports whether a list walks one key, or a prefix of keys, in each workflow.
+func (f Filter) everyWorkflow() bool { return (f.KeyPrefix != "" || f.Key != "") && f.Workflow == "" }
 
 // looked holds the rows of a list after a position.
 type looked struct {

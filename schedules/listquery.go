@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -29,6 +30,9 @@ func (f Filter) query(tenant tenants.ID, after Position, through *Position, limi
 	if !f.DueBefore.IsZero() {
 		return f.dueQuery(tenant, after, limit)
 	}
+	if f.Subject != "" {
+		return f.subjectQuery(tenant, after, limit)
+	}
 	if f.everyWorkflow() {
 		return f.prefixQuery(tenant, after, through, limit)
 	}
@@ -39,9 +43,7 @@ func (f Filter) query(tenant tenants.ID, after Position, through *Position, limi
 		tables = `(SELECT s.* FROM ` + tables + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` + strconv.Itoa(mostListed) + `) s`
 		where, order = "true", "s.workflow, s.key"
 	}
-	if f.Status != "" {
-		where += " AND (" + shownAs[f.Status] + ")"
-	}
+	where, args = f.pick(where, args)
 	args = append(args, limit)
 	return `SELECT ` + rowColumns + ` FROM (
 			SELECT s.*
@@ -120,6 +122,9 @@ func (f Filter) where(by string, tenant tenants.ID, after Position, through *Pos
 	} else {
 		and("(@workflow, @key) > ($%d, $%d)", after.Workflow, after.Key)
 	}
+	if f.Key != "" {
+		and("@key = $%d", f.Key)
+	}
 	if f.KeyPrefix != "" {
 		and("@key >= $%d", f.KeyPrefix)
 		if past := PastPrefix(f.KeyPrefix); past != "" {
@@ -130,6 +135,63 @@ func (f Filter) where(by string, tenant tenants.ID, after Position, through *Pos
 		and("(@workflow, @key) <= ($%d, $%d)", through.Workflow, through.Key)
 	}
 	return clause, args
+}
+
+// pick adds the conditions on a row of schedule s that no index serves.
+func (f Filter) pick(where string, args []any) (string, []any) {
+	if f.Status != "" {
+		where += " AND (" + shownAs[f.Status] + ")"
+	}
+	one := fmt.Sprintf("$%d", len(args)+1)
+	switch {
+	case f.KeyContains != "":
+		return where + " AND position(" + one + " IN s.key) > 0", append(args, f.KeyContains)
+	case f.Failing:
+		return where + " AND EXISTS (SELECT FROM schedule_state WHERE tenant_id = s.tenant_id AND schedule_id = s.id AND failures > 0)", args
+	case f.Timezone != "":
+		in := `starts_with(s.spec, '{"timezone":"' || ` + one + `::text || '"')`
+		if f.Timezone == "UTC" {
+			in = `(` + in + ` OR NOT starts_with(s.spec, '{"timezone":'))`
+		}
+		return where + ` AND CASE WHEN s.by_subject THEN ` + one + `::text = COALESCE(
+			(SELECT timezone FROM subject_profile WHERE tenant_id = s.tenant_id AND subject = COALESCE(s.subject, s.key)),
+			(SELECT fallback_timezone FROM workflow WHERE tenant_id = s.tenant_id AND name = s.workflow),
+			(SELECT fallback_timezone FROM tenant WHERE id = s.tenant_id)) ELSE ` + in + ` END`, append(args, f.Timezone)
+	}
+	return where, args
+}
+
+// subjectQuery returns the statement of a list of the schedules of a subject: those that name it, and those of this key that name none.
+func (f Filter) subjectQuery(tenant tenants.ID, after Position, limit int) (sql string, args []any) {
+	args = []any{tenant, after.Workflow, after.Key, f.Subject, limit}
+	conditions := ` AND (s.workflow, s.key) > ($2, $3)`
+	if f.Status != "" {
+		conditions += " AND (" + shownAs[f.Status] + ")"
+	}
+	begin, from := inPrefix, `workflows n`
+	if f.Workflow != "" {
+		args, conditions = append(args, f.Workflow), conditions+" AND s.workflow = $6"
+		begin, from = "", `(SELECT $6::text COLLATE "C" AS workflow) n`
+	}
+	return begin + `
+		SELECT ` + rowColumns + ` FROM (
+			SELECT x.id
+			FROM (
+				SELECT s.id, s.workflow, s.key FROM schedule s WHERE s.tenant_id = $1 AND s.subject = $4` + conditions + `
+				UNION ALL
+				SELECT x.id, x.workflow, x.key
+				FROM ` + from + `
+				CROSS JOIN LATERAL (
+					SELECT s.id, s.workflow, s.key
+					FROM schedule s
+					WHERE s.tenant_id = $1 AND s.workflow = n.workflow AND s.key = $4 AND s.subject IS NULL` + conditions + `
+					OFFSET 0
+				) x
+			) x
+			ORDER BY x.workflow, x.key
+			LIMIT $5
+		) p CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND id = p.id OFFSET 0) s ` + lookups + `
+		ORDER BY s.workflow, s.key`, args
 }
 
 // shownAs holds for each status the condition of the rows that have it now: a pause may have ended. Rows that are not active have an
@@ -188,7 +250,10 @@ const ofWorkflow = `s.tenant_id = $1 AND s.workflow = n.workflow AND s.key >= $4
 
 // prefixArgs returns the arguments of a statement that begins with inPrefix, and the condition that ends the prefix.
 func (f Filter) prefixArgs(tenant tenants.ID, after Position, limit int) (past string, args []any) {
-	args = []any{tenant, after.Workflow, after.Key, f.KeyPrefix, limit}
+	args = []any{tenant, after.Workflow, after.Key, cmp.Or(f.Key, f.KeyPrefix), limit}
+	if f.Key != "" {
+		return "AND s.key <= $6", append(args, f.Key)
+	}
 	if end := PastPrefix(f.KeyPrefix); end != "" {
 		return "AND s.key < $6", append(args, end)
 	}

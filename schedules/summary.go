@@ -35,9 +35,14 @@ func (s *Schedules) Summaries(ctx context.Context, tenant tenants.ID, ids []int6
 	}
 	list = make([]Summary, len(shown))
 	for i, one := range shown {
-		list[i] = Summary{Core: one.Core, Overdue: one.NextAt != nil && !one.NextAt.After(now), LastOutcome: rows[i].lastOutcome()}
+		list[i] = rows[i].summary(one, now)
 	}
 	return list, now, nil
+}
+
+// summary returns what a list shows of a schedule as of now.
+func (r *row) summary(one Schedule, now time.Time) Summary {
+	return Summary{Core: one.Core, Overdue: one.NextAt != nil && !one.NextAt.After(now), LastOutcome: r.lastOutcome()}
 }
 
 // lastOutcome returns how the last finished tick of a schedule ended.

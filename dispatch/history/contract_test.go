@@ -13,6 +13,7 @@ func TestStructsAreTheContract(t *testing.T) {
 	t.Parallel()
 	for schema, typ := range map[string]reflect.Type{
 		"DeadFilter":     reflect.TypeFor[DeadFilter](),
+		"DeadGroups":     reflect.TypeFor[DeadGroups](),
 		"Firing":         reflect.TypeFor[Firing](),
 		"TickRecord":     reflect.TypeFor[Tick](),
 		"Attempt":        reflect.TypeFor[Attempt](),

@@ -25,6 +25,7 @@ func (r *Reader) Routes(g *echo.Group) {
 	g.GET("/v1/ticks/:id", h.tick, readOrWork, web.NoQuery)
 	g.GET("/v1/usage", h.usage, operator)
 	g.GET("/v1/admin/dead-letters", h.deadLetters, operator)
+	g.GET("/v1/admin/dead-letters/groups", h.deadGroups, operator)
 }
 
 func (h recordHandler) ticks(c echo.Context) error {
@@ -71,28 +72,49 @@ func checkPicks(q url.Values) error {
 	return fault.Join(errs...)
 }
 
-func (h recordHandler) deadLetters(c echo.Context) error {
-	q, err := web.Query(c, "workflow", "key", "from", "to", "limit", "cursor")
+// deadFilter reads the filter of dead letters. The query may have more parameters.
+func deadFilter(c echo.Context, more ...string) (f DeadFilter, err error) {
+	q, err := web.Query(c, append(more, "workflow", "key", "from", "to")...)
 	if err != nil {
-		return err
+		return f, err
 	}
-	f := DeadFilter{Workflow: q.Get("workflow"), Key: q.Get("key")}
+	f = DeadFilter{Workflow: q.Get("workflow"), Key: q.Get("key")}
 	if err := checkPicks(q); err != nil {
-		return err
+		return f, err
 	}
 	from, err := timeParam(q, "from")
 	if err != nil {
-		return err
+		return f, err
 	}
 	to, err := timeParam(q, "to")
 	if err != nil {
-		return err
+		return f, err
 	}
 	if !from.IsZero() {
 		f.From = &from
 	}
 	if !to.IsZero() {
 		f.To = &to
+	}
+	return f, nil
+}
+
+func (h recordHandler) deadGroups(c echo.Context) error {
+	f, err := deadFilter(c)
+	if err != nil {
+		return err
+	}
+	groups, err := h.DeadGroups(c.Request().Context(), tenants.From(c), f)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, groups)
+}
+
+func (h recordHandler) deadLetters(c echo.Context) error {
+	f, err := deadFilter(c, "limit", "cursor")
+	if err != nil {
+		return err
 	}
 	limit, cursor, err := web.Page(c)
 	if err != nil {

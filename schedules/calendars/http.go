@@ -14,6 +14,8 @@ func Routes(g *echo.Group, all *Calendars) {
 	h := handler{all}
 	read := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	write := tenants.Require(tenants.SchedulesWrite)
+	g.GET("/v1/zones", zones, read, web.NoQuery)
+	g.GET("/v1/zones/:timezone", zone, read)
 	g.GET("/v1/calendars", h.calendars, read)
 	g.GET("/v1/calendars/:calendar", h.calendar, read, web.NoQuery, web.Conditional)
 	g.PUT("/v1/calendars/:calendar", h.putCalendar, write, web.NoQuery, web.Conditional)

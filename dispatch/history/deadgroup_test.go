@@ -1,0 +1,78 @@
+package history_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/dispatchtest"
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Dead letters are grouped by workflow and by what their errors share.
+func TestDeadLettersAreGrouped(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	h.Catcher("pushed", 1, nil)
+	s := h.Open(h.Dispatch)
+	c := s.Operator()
+	at := time.Now().UTC().Truncate(time.Second).Add(-time.Hour)
+	number := 0
+	fail := func(workflow, text string, n int) {
+		t.Helper()
+		for i := range n {
+			number++
+			h.Exec(`
+				INSERT INTO dead_letter (tenant_id, schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, version, missed_count, shard, attempt, cause, dst, error)
+				VALUES ($1, $2::bigint, $3, 0, $4, 'k' || $2::bigint, now(), now(), 1, 0, 0, 1, 0, 0, $5)`,
+				h.Tenant, number, at.Add(time.Duration(i)*time.Minute), workflow, strings.ReplaceAll(text, "#", fmt.Sprint(100000+number)))
+		}
+	}
+	fail("pushed", "503 Service Unavailable\nrequest #", 3)
+	fail("pushed", "404 Not Found", 1)
+	fail("pulled", "user usr_#ab is gone: try #", 2)
+	fail("pulled", "", 1)
+	const path = "/v1/admin/dead-letters/groups"
+	show := func(query string) (text []string) {
+		t.Helper()
+		got := dispatchtest.Get[history.DeadGroups](c, 200, "GET", path+query, "")
+		if got.Truncated {
+			t.Errorf("%s is truncated", query)
+		}
+		for _, g := range got.Items {
+			endpoint := "-"
+			if g.Endpoint != nil {
+				endpoint = *g.Endpoint
+			}
+			text = append(text, fmt.Sprintf("%s %s %q %d %s", g.Workflow, endpoint, g.Error, g.Count, g.LastAt.Sub(g.FirstAt)))
+			if sample := c.Do("GET", "/v1/ticks/"+g.SampleID, ""); sample.Status != 200 {
+				t.Errorf("the sample of %s: %d", g.Error, sample.Status)
+			}
+		}
+		return text
+	}
+	want := []string{
+		`pushed pushed "503 Service Unavailable" 3 2m0s`, `pulled - "user * is gone: try *" 2 1m0s`,
+		`pulled - "" 1 0s`, `pushed pushed "404 Not Found" 1 0s`,
+	}
+	if got := show(""); strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+	if got := show("?workflow=pulled"); len(got) != 2 {
+		t.Errorf("got %q", got)
+	}
+	if got := show("?from=" + at.Add(time.Minute).Format(time.RFC3339)); len(got) != 2 {
+		t.Errorf("got %q", got)
+	}
+	if got := dispatchtest.Get[history.DeadGroups](s.As("rival", tenants.TenantAdmin), 200, "GET", path, ""); len(got.Items) != 0 {
+		t.Errorf("another tenant sees %+v", got)
+	}
+	c.Refused(422, "invalid", "/workflow", "GET", path+"?workflow=a%20b", "")
+	fail("many", "x", 300)
+	h.Exec(`UPDATE dead_letter SET error = 'e' || translate(schedule_id::text, '0123456789', 'abcdefghij') WHERE workflow = 'many' AND $1 > 0`, h.Tenant)
+	if got := dispatchtest.Get[history.DeadGroups](c, 200, "GET", path, ""); len(got.Items) != 200 || !got.Truncated {
+		t.Errorf("got %d groups, truncated: %t", len(got.Items), got.Truncated)
+	}
+}
