@@ -21,7 +21,7 @@ import (
 // tables of the catalogue. So a new table is isolated without further work, and changes by hand are corrected.
 //
 //	carillon_api       sees the rows of its session's tenant, in every table with a tenant_id
-//	carillon_platform  sees tenants and their API keys, notes the use of keys, and writes the audit of both
+//	carillon_platform  sees tenants, their API keys and its own audit, notes the use of keys, and writes the audit of both
 //	carillon_engine    owns the tables and sees everything: by BYPASSRLS where that can be granted, else by policies and as the owner
 //
 // isolationVersion is the version of the migration that sets them for the first time.

@@ -59,7 +59,7 @@ func (s *Schedules) fallBack(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 	if zone == "" || zone == cmp.Or(text(was), ofTenant) {
 		return nil
 	}
-	_, err = s.Operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: fallbackKind, Params: fallbackChange{workflow, zone}, By: "carillon"})
+	_, err = s.Operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: fallbackKind, Params: fallbackChange{workflow, zone}, By: tenants.Actor(ctx)})
 	return err
 }
 

@@ -76,7 +76,7 @@ func (s *Schedules) PatchSettings(ctx context.Context, tenant tenants.ID, patch 
 		if zone == "" {
 			return nil
 		}
-		op, err := s.Operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: fallbackKind, Params: fallbackChange{Timezone: zone}, By: "carillon"})
+		op, err := s.Operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: fallbackKind, Params: fallbackChange{Timezone: zone}, By: tenants.Actor(ctx)})
 		out.Operation = &op
 		return err
 	})
