@@ -171,12 +171,13 @@ func fillSubjects(ctx context.Context, at announcement, n int, p *progress) erro
 			FROM generate_series(0, $1::int - 1) n
 			CROSS JOIN (SELECT * FROM subject_profile WHERE tenant_id = (SELECT min(id) FROM tenant) LIMIT 1) t
 			ON CONFLICT DO NOTHING`, []any{n}},
-		{"tables analyzed", `VACUUM (ANALYZE) schedule, subject_profile`, nil},
+		{"profiles analyzed", `VACUUM (ANALYZE) subject_profile`, nil},
+		{"rows written to disk", `CHECKPOINT`, nil},
 	} {
 		if _, err := db.Exec(ctx, step.sql, step.args...); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
 		p.say("%s", step.what)
 	}
-	return nil
+	return analyzed(ctx, db)
 }

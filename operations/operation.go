@@ -149,7 +149,7 @@ func (o *Operations) Begin(ctx context.Context, tx pgx.Tx, b Request) (Answer, e
 
 // BeginEach records the same operation for each of several tenants, however many they have under way. It sends as many statements as for one.
 func (o *Operations) BeginEach(ctx context.Context, tx pgx.Tx, owners []tenants.ID, b Request) (begun []stored, err error) {
-	params, err := json.Marshal(b.Params)
+	params, err := web.Marshal(b.Params)
 	if err != nil {
 		return nil, fmt.Errorf("params of an operation: %w", err)
 	}
@@ -172,7 +172,7 @@ func (o *Operations) BeginEach(ctx context.Context, tx pgx.Tx, owners []tenants.
 	var audit pgx.Batch
 	for i, op := range found {
 		ids[i], begun = op.ID, append(begun, op.stored)
-		c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op.stored).ID, Subject: b.Subject, After: map[string]any{"kind": b.Kind, "params": b.Params}}
+		c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op.stored).ID, Subject: b.Subject, After: map[string]any{"kind": b.Kind, "params": json.RawMessage(params)}}
 		if err := tenants.QueueAudit(ctx, &audit, op.TenantID, b.By, c); err != nil {
 			return nil, err
 		}

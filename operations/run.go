@@ -14,13 +14,15 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
+// KeptFor is how long an operation is shown after its end, and how long its pause can be undone.
+const KeptFor = 7 * 24 * time.Hour
+
 const (
 	silentFor    = 3 * time.Second  // after so long without a step the runner counts as dead
 	sliceOf      = 2 * time.Second  // one turn of a runner; then other operations run
 	stepTimeout  = 30 * time.Second // bounds one step, which should take a second
 	mostFailures = 12               // steps in a row that may fail for an internal reason
 	longestAgain = time.Minute      // between two such failures
-	keptFor      = 7 * 24 * time.Hour
 	mostLooked   = 100
 	newerWait    = time.Minute // before the next step of an operation whose data a newer program wrote
 )
@@ -233,7 +235,7 @@ func (o *Operations) Clear(ctx context.Context, limit int) (int64, error) {
 			FROM operation
 			WHERE ended_at < (SELECT `+postgres.Now+`) - $1::interval
 			ORDER BY ended_at
-			LIMIT $2))`, keptFor, limit)
+			LIMIT $2))`, KeptFor, limit)
 	if err != nil {
 		return 0, fmt.Errorf("clear operations: %w", err)
 	}

@@ -198,14 +198,14 @@ func TestActionsOutliveTheirRunner(t *testing.T) {
 		lines.WriteString(schedulestest.DailyLine(fmt.Sprint("k", i)))
 	}
 	h.UpsertBulk(lines.String())
-	begun, _, err := h.Schedules.Act(t.Context(), h.Acme, schedules.ActionParams{Action: "pause", Filter: schedules.ActionFilter{All: true}}, schedules.Changer{By: "bob"})
+	begun, _, err := h.Actions.Act(t.Context(), h.Acme, schedules.ActionParams{Action: "pause", Filter: &schedules.ActionFilter{All: true}}, schedules.Changer{By: "bob"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, kill := context.WithCancel(t.Context())
 	steps := 0
 	h.Schedules.Operations.Register("actions", func(ctx context.Context, tx pgx.Tx, op *operations.Operation) (bool, error) {
-		done, err := schedules.ActStep(h.Schedules, ctx, tx, op)
+		done, err := schedules.ActStep(h.Actions, ctx, tx, op)
 		if steps++; steps == 2 {
 			kill()
 		}

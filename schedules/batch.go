@@ -44,6 +44,7 @@ type writes struct {
 	rows    []*rewrite
 	ids     []int64 // for new rows
 	gone    []*row  // to be deleted
+	byHand  []int64 // schedules that a single request pauses
 	left    []membership
 	due     []cohorts.Due
 	audits  []tenants.Change

@@ -274,8 +274,11 @@ func (ws *writes) enroll(q *pgx.Batch, by change) {
 		ORDER BY cohort_id, phase, id`, by.tenant, cohorts, phases, ids, froms, untils)
 }
 
-// delete deletes schedules with their states; their last versions stay.
+// delete deletes schedules with their states, and what operations paused of them; their last versions stay.
 func (ws *writes) delete(q *pgx.Batch, by change) {
+	if len(ws.byHand) > 0 {
+		q.Queue(forgetPauses, by.tenant, ws.byHand)
+	}
 	if len(ws.gone) == 0 {
 		return
 	}
@@ -285,6 +288,7 @@ func (ws *writes) delete(q *pgx.Batch, by change) {
 	}
 	q.Queue(endVersions, by.tenant, ids, true, by.now, by.by)
 	q.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, by.tenant, ids)
+	q.Queue(forgetPauses, by.tenant, ids)
 	q.Queue(`DELETE FROM schedule WHERE tenant_id = $1 AND id = ANY($2)`, by.tenant, ids)
 }
 

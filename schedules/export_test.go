@@ -41,7 +41,7 @@ var (
 )
 
 // ActStep runs a step of an action.
-var ActStep = (*Schedules).actStep
+var ActStep = (*Actions).actStep
 
 // GroupPut is a put that is stored together with others, and GroupAnswer its result.
 type GroupPut struct {

@@ -40,7 +40,6 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.PATCH("/v1/workflows/:workflow", h.patchWorkflow, write, web.NoQuery, web.Conditional)
 	g.GET("/v1/workflows/:workflow", h.workflow, readOrWrite, web.NoQuery, web.Conditional)
 	g.DELETE("/v1/workflows/:workflow", h.deleteWorkflow, write, web.NoQuery, web.Conditional)
-	g.POST("/v1/schedules/actions", h.act, write, web.NoQuery)
 	g.GET("/v1/admin/settings", h.settings, tenants.Require(tenants.TenantRead), web.NoQuery, web.Conditional)
 	g.PATCH("/v1/admin/settings", h.patchSettings, tenants.Require(tenants.TenantAdmin), web.NoQuery, web.Conditional)
 }

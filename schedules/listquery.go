@@ -161,8 +161,18 @@ func (f Filter) pick(where string, args []any) (string, []any) {
 	return where, args
 }
 
-// subjectQuery returns the statement of a list of the schedules of a subject: those that name it, and those of this key that name none.
+// subjectQuery returns the statement of a list of the schedules of a subject.
 func (f Filter) subjectQuery(tenant tenants.ID, after Position, limit int) (sql string, args []any) {
+	begin, of, args := f.ofSubject(tenant, after, limit)
+	return begin + `
+		SELECT ` + rowColumns + ` FROM (` + of + `) p
+		CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND id = p.id OFFSET 0) s ` + lookups + `
+		ORDER BY s.workflow, s.key`, args
+}
+
+// ofSubject returns the query of the numbers of the schedules of a subject: those that name it, and those of this key that name none.
+// The statement starts with begin.
+func (f Filter) ofSubject(tenant tenants.ID, after Position, limit int) (begin, query string, args []any) {
 	args = []any{tenant, after.Workflow, after.Key, f.Subject, limit}
 	conditions := ` AND (s.workflow, s.key) > ($2, $3)`
 	if f.Status != "" {
@@ -173,8 +183,7 @@ func (f Filter) subjectQuery(tenant tenants.ID, after Position, limit int) (sql 
 		args, conditions = append(args, f.Workflow), conditions+" AND s.workflow = $6"
 		begin, from = "", `(SELECT $6::text COLLATE "C" AS workflow) n`
 	}
-	return begin + `
-		SELECT ` + rowColumns + ` FROM (
+	return begin, `
 			SELECT x.id
 			FROM (
 				SELECT s.id, s.workflow, s.key FROM schedule s WHERE s.tenant_id = $1 AND s.subject = $4` + conditions + `
@@ -189,9 +198,7 @@ func (f Filter) subjectQuery(tenant tenants.ID, after Position, limit int) (sql 
 				) x
 			) x
 			ORDER BY x.workflow, x.key
-			LIMIT $5
-		) p CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND id = p.id OFFSET 0) s ` + lookups + `
-		ORDER BY s.workflow, s.key`, args
+			LIMIT $5`, args
 }
 
 // shownAs holds for each status the condition of the rows that have it now: a pause may have ended. Rows that are not active have an

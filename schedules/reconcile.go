@@ -60,7 +60,7 @@ func (s *Schedules) Reconcile(ctx context.Context, u Unlisted) (changed int, err
 
 // reconcileNext does so to the next candidates after a position, and says how far it has come.
 func (s *Schedules) reconcileNext(ctx context.Context, tx pgx.Tx, u Unlisted, at Position) (n int, next Position, done bool, err error) {
-	found, err := candidates(ctx, tx, u.Tenant, u.Filter, at)
+	found, err := candidates(ctx, tx, u.Tenant, u.Filter, at, mostTogether)
 	if err != nil {
 		return 0, at, false, err
 	}

@@ -42,7 +42,6 @@ type Schedules struct {
 func New(c Config) *Schedules {
 	s := &Schedules{Config: c, puts: groups{callers: map[caller]*queue{}}}
 	if c.Operations != nil {
-		c.Operations.Register(actionsKind, s.actStep)
 		c.Operations.Register(defaultsKind, s.inheritStep)
 		c.Operations.Register(retimeSubjectKind, s.retimeSubjectStep)
 		c.Operations.Register(fallbackKind, s.fallBackStep)

@@ -29,23 +29,27 @@ func (s *Schedules) Skip(ctx context.Context, tenant tenants.ID, workflow, key s
 		return out, false, fault.Invalid("", "either count or at is given")
 	}
 	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "skip", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
-		r, now := w.row, b.now
-		if r.CohortID == nil {
-			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
+		if w.row.CohortID == nil {
+			return false, fault.Conflict("not_active", "the schedule is %s", w.row.Status)
 		}
-		more, err := r.named(p, t, now)
-		if err != nil {
-			return false, err
-		}
-		kept := slices.DeleteFunc(slices.Clone(r.Skips), func(at time.Time) bool { return r.SeenAt != nil && !at.After(*r.SeenAt) })
-		kept = append(kept, more...)
-		slices.SortFunc(kept, time.Time.Compare)
-		kept = slices.CompactFunc(kept, time.Time.Equal)
-		if len(kept) > mostSkips {
-			return false, fault.Invalid("", "%d ticks would be left out, and %d may be", len(kept), mostSkips)
-		}
-		return false, r.skip(ctx, b.tx, tenant, kept)
+		return false, b.skip(ctx, w.row, p, t)
 	})
+}
+
+// skip leaves out coming ticks of a row that is in a cohort.
+func (b *batch) skip(ctx context.Context, r *row, p SkipParams, t *calendar.Timing) error {
+	more, err := r.named(p, t, b.now)
+	if err != nil {
+		return err
+	}
+	kept := slices.DeleteFunc(slices.Clone(r.Skips), func(at time.Time) bool { return r.SeenAt != nil && !at.After(*r.SeenAt) })
+	kept = append(kept, more...)
+	slices.SortFunc(kept, time.Time.Compare)
+	kept = slices.CompactFunc(kept, time.Time.Equal)
+	if len(kept) > mostSkips {
+		return fault.Invalid("", "%d ticks would be left out, and %d may be", len(kept), mostSkips)
+	}
+	return r.skip(ctx, b.tx, b.tenant, kept)
 }
 
 // Unskip undoes Skip for all ticks that have not come yet.

@@ -64,8 +64,12 @@ func (s *Schedules) pause(ctx context.Context, of policy.Name, p PauseParams, by
 			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
 		}
 		if r.Status == policy.Paused && policy.Same(unix(r.PausedUntil), unix(p.Until)) && policy.Same(r.StatusNote, p.Note) && r.PausedBy == nil {
+			if _, err := b.tx.Exec(ctx, forgetPauses, tenant, []int64{r.ID}); err != nil {
+				return false, fmt.Errorf("forget the pause of an operation: %w", err)
+			}
 			return false, nil
 		}
+		b.writes.byHand = append(b.writes.byHand, r.ID)
 		since := &now
 		if r.PausedAt != nil {
 			since = r.PausedAt

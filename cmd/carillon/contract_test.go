@@ -45,6 +45,7 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"Schedules":           reflect.TypeFor[schedules.ManyAnswer](),
 		"SkipParams":          reflect.TypeFor[schedules.SkipParams](),
 		"SyncEnd":             reflect.TypeFor[bulk.SyncEnd](),
+		"ActionPreview":       reflect.TypeFor[schedules.ActionPreview](),
 		"ActionParams":        reflect.TypeFor[schedules.ActionParams](),
 		"Operation":           reflect.TypeFor[operations.Answer](),
 		"OperationPage":       reflect.TypeFor[web.ListAnswer[operations.Answer]](),

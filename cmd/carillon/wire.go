@@ -51,7 +51,7 @@ type parts struct {
 	limits    *tenants.Limits
 	forecasts *forecast.Forecasts
 	calendars *calendars.Calendars
-	schedules *schedules.Schedules
+	actions   *schedules.Actions
 	bulk      *bulk.Bulk
 	subjects  *subjects.Subjects
 	uses      tenants.Uses
@@ -145,11 +145,12 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 		return nil, err
 	}
 	ticks.Control.RegisterSteps()
+	actions := schedules.NewActions(all, ticks.Control.TriggerOf)
 	people := subjects.New(subjects.Config{
 		Pool: db.api, Schedules: all, Erasures: erasures, Withdraw: ticks.Control.Withdraw, Operations: work, Quotas: directory.Quotas, Cursors: s.cursors,
 	})
 	lines := bulk.New(bulk.Config{Pool: db.api, Schedules: all, Subjects: people, Forecasts: forecasts, IDs: s.ids, Quotas: directory.Quotas, Log: o.log, Pace: pace(directory, buckets)})
-	return &parts{db, registry, s, directory, limits, forecasts, named, all, lines, people, uses, ticks}, nil
+	return &parts{db, registry, s, directory, limits, forecasts, named, actions, lines, people, uses, ticks}, nil
 }
 
 // pace returns a function that delays n writes of schedules while the tenant exceeds its quota of upserts.
@@ -206,14 +207,15 @@ func (p *parts) routes(router *echo.Echo, o options) {
 	authenticated := router.Group("", shedding.ShedLookups, tenants.Authenticate(verifier, tenants.TokenRoute), shedding.Shed(), p.limits.Limit, web.Refuse, web.NewBudget(o.bytesInFlight()).Limit(tenants.Charged))
 	router.RouteNotFound("/", echo.NotFoundHandler) // the group's own handler would ask for a token on a path that does not exist
 	router.RouteNotFound("/*", echo.NotFoundHandler)
-	schedules.Routes(authenticated, p.schedules)
+	schedules.Routes(authenticated, p.actions.Schedules)
+	schedules.ActionRoutes(authenticated, p.actions)
 	bulk.Routes(authenticated, p.bulk)
 	subjects.Routes(authenticated, p.subjects)
 	calendars.Routes(authenticated, p.calendars)
 	forecast.Routes(authenticated, p.forecasts)
-	operations.Routes(authenticated, p.schedules.Operations)
+	operations.Routes(authenticated, p.actions.Schedules.Operations)
 	dispatch.Routes(authenticated, p.dispatch)
-	subjectview.Routes(authenticated, &subjectview.Views{Subjects: p.subjects, Schedules: p.schedules, History: p.dispatch.Reader, Explainer: p.dispatch.Explainer})
+	subjectview.Routes(authenticated, &subjectview.Views{Subjects: p.subjects, Schedules: p.actions.Schedules, History: p.dispatch.Reader, Explainer: p.dispatch.Explainer})
 	tenants.Credentials{DB: p.api, Cursors: p.secrets.cursors, Directory: p.directory, Limits: p.limits, Minter: o.minter}.Routes(authenticated)
 	tenants.OwnIssuers{DB: p.api, Issuer: o.issuer, Outbound: o.outbound, Tenants: p.directory}.Routes(authenticated)
 	tenants.Audited{DB: p.api, Platform: p.platform, Cursors: p.secrets.cursors}.Routes(authenticated)

@@ -81,6 +81,15 @@ func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key 
 	return shown, replayed, err
 }
 
+// TriggerOf makes a manual tick of a schedule at once, as part of an action on many schedules, in the caller's transaction.
+func (c *Control) TriggerOf(ctx context.Context, tx pgx.Tx, of policy.Name) error {
+	if _, _, err := c.trigger(ctx, tx, of, TriggerParams{}); err != nil {
+		return err
+	}
+	c.sweep.Charge(of.Tenant, 1)
+	return nil
+}
+
 // readTriggered reads a schedule for a manual tick, and locks it against changes until the transaction ends.
 func readTriggered(ctx context.Context, tx pgx.Tx, of policy.Name) (*triggered, error) {
 	rows, _ := tx.Query(ctx, `

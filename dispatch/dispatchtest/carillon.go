@@ -37,6 +37,7 @@ type Carillon struct {
 	Pool      *pgxpool.Pool
 	Tenant    tenants.ID
 	Schedules *schedules.Schedules
+	Actions   *schedules.Actions
 	Subjects  *subjects.Subjects
 	InBulk    *bulk.Bulk
 	Calendars *calendars.Calendars
@@ -83,6 +84,7 @@ func NewOn(t *testing.T, pool *pgxpool.Pool) *Carillon {
 		Pool: api, IDs: ids, Timings: h.Config.Timings, HandOut: h.Dispatch.Chunker.HandOut, Quotas: Quotas, Cursors: cursors, Log: h.Config.Log,
 		Operations: h.Config.Operations, Forecasts: forecast.New(forecast.Config{Pool: api, Timings: h.Config.Timings, Quotas: Quotas, Log: h.Config.Log}),
 	})
+	h.Actions = schedules.NewActions(h.Schedules, h.Dispatch.Control.TriggerOf)
 	h.Subjects = subjects.New(subjects.Config{
 		Pool: api, Schedules: h.Schedules, Erasures: subjects.NewErasures(subjects.ErasuresConfig{Pool: api, Forget: upkeep.Forget}),
 		Withdraw: h.Dispatch.Control.Withdraw, Operations: h.Config.Operations, Quotas: Quotas, Cursors: cursors,

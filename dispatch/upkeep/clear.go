@@ -40,6 +40,18 @@ func (c *clearing) clearOperations(ctx context.Context) (int64, error) {
 	return c.operations.Clear(ctx, record.MostCleared)
 }
 
+// clearPauses deletes what operations paused too long ago to be undone.
+func (c *clearing) clearPauses(ctx context.Context) (int64, error) {
+	return c.clear(ctx, `
+		DELETE FROM operation_pause
+		WHERE ctid = ANY (ARRAY (
+			SELECT ctid
+			FROM operation_pause
+			WHERE recorded_at < (SELECT `+postgres.Now+`) - $1::interval
+			ORDER BY recorded_at
+			LIMIT $2))`, operations.KeptFor, record.MostCleared)
+}
+
 func (c *clearing) clearSyncs(ctx context.Context) (int64, error) {
 	return bulk.ClearSyncs(ctx, c.pool, 20*record.MostCleared)
 }

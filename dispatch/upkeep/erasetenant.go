@@ -24,7 +24,7 @@ var holdings = []string{
 	"schedule", "schedule_state", "cohort_timing", "fair_turn",
 	"delayed", "ready", "queued", "slot", "buffered", "lease",
 	"tick", "attempt", "tick_time", "dead_letter", "revision", "label",
-	"subject_profile", "erasure", "calendar", "calendar_revision", "operation", "sync_line", "sync",
+	"subject_profile", "erasure", "calendar", "calendar_revision", "operation", "operation_pause", "sync_line", "sync",
 	"notice_delta", "notice", "event", "workflow", "endpoint", "wake", "api_key", "idempotency", "allowance", "bucket", "audit",
 	"push_load", "tally_delta", "tally", "inactive_delta", "inactive", "daily_use_delta", "daily_use",
 }

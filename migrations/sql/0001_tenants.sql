@@ -175,5 +175,26 @@ COMMENT ON COLUMN operation.due_at IS 'no step runs before this time';
 COMMENT ON COLUMN operation.look_at IS 'from this time on a process checks the operation: its runner is silent, or its time has come';
 COMMENT ON COLUMN operation.subject IS 'the subject, the key or the prefix that params names, until that subject is erased';
 
+CREATE TABLE operation_pause (
+  tenant_id    int          NOT NULL,
+  schedule_id  bigint       NOT NULL,
+  operation_id bigint       NOT NULL,
+  paused_at    timestamptz  NOT NULL,
+  recorded_at  timestamptz  NOT NULL,
+  was_paused   boolean      NOT NULL,
+  until_before timestamptz,
+  note_before  text,
+  sync_before  boolean      NOT NULL,
+  PRIMARY KEY (tenant_id, schedule_id)
+);
+CREATE INDEX operation_pause_undo ON operation_pause (tenant_id, operation_id, schedule_id);
+CREATE INDEX operation_pause_old ON operation_pause (recorded_at);
+COMMENT ON TABLE operation_pause IS 'A schedule that the action of an operation paused last, for seven days, so that the pause can be undone. A single pause deletes its row. Written by dispatch/upkeep, schedules.';
+COMMENT ON COLUMN operation_pause.paused_at IS 'that of the schedule after the action; another one says that the schedule was resumed since then';
+COMMENT ON COLUMN operation_pause.was_paused IS 'it was paused before, and undoing the action pauses it again as it was';
+COMMENT ON COLUMN operation_pause.until_before IS 'paused_until before the action';
+COMMENT ON COLUMN operation_pause.note_before IS 'status_note before the action';
+COMMENT ON COLUMN operation_pause.sync_before IS 'a sync had paused it before the action';
+
 -- +goose Down
 SELECT 'forward only';

@@ -18,7 +18,13 @@ func (h *Fixture) Act(action string, f schedules.ActionFilter) operations.Answer
 // RunAction runs an action and returns its operation, which has ended.
 func (h *Fixture) RunAction(action string, f schedules.ActionFilter) operations.Answer {
 	h.T.Helper()
-	op, _, err := h.Schedules.Act(h.T.Context(), h.Acme, schedules.ActionParams{Action: action, Filter: f}, schedules.Changer{By: "bob"})
+	return h.Do(schedules.ActionParams{Action: action, Filter: &f})
+}
+
+// Do runs an action of acme and returns its operation, which has ended.
+func (h *Fixture) Do(p schedules.ActionParams) operations.Answer {
+	h.T.Helper()
+	op, _, err := h.Actions.Act(h.T.Context(), h.Acme, p, schedules.Changer{By: "bob"})
 	if err != nil {
 		h.T.Fatal(err)
 	}

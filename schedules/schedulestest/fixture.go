@@ -3,6 +3,7 @@ package schedulestest
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -37,12 +38,14 @@ type Fixture struct {
 	Other     tenants.ID
 	Quotas    tenants.Quotas
 	Schedules *schedules.Schedules
+	Actions   *schedules.Actions
 	Subjects  *subjects.Subjects
 	Calendars *calendars.Calendars
 	InBulk    *bulk.Bulk
 
-	mu     sync.Mutex
-	handed []cohorts.Due
+	mu        sync.Mutex
+	handed    []cohorts.Due
+	triggered []string // workflow/key of each manual tick
 }
 
 // New returns a fixture with wide quotas and no schedules.
@@ -70,12 +73,31 @@ func New(t testing.TB) *Fixture {
 		Quotas:    quotas,
 		Forecasts: forecast.New(forecast.Config{Pool: h.API, Timings: timings, Quotas: quotas, Log: slog.New(slog.DiscardHandler), Within: time.Minute}), // on a machine that is busy too
 	})
+	h.Actions = schedules.NewActions(h.Schedules, h.trigger)
 	h.Subjects = subjects.New(subjects.Config{
 		Pool: h.API, Schedules: h.Schedules, Erasures: subjects.NewErasures(subjects.ErasuresConfig{Pool: h.API, Forget: h.forget, Secret: []byte("secret")}),
 		Withdraw: h.withdraw, Operations: operations, Quotas: quotas, Cursors: cursors(t),
 	})
 	h.InBulk = NewBulk(h.Schedules, h.Subjects, nil)
 	return h
+}
+
+// trigger stands for dispatch/control: it records the schedule, and refuses one whose key is "held".
+func (h *Fixture) trigger(_ context.Context, _ pgx.Tx, of policy.Name) error {
+	if of.Key == "held" {
+		return fault.Conflict("workflow_held", "the workflow is held")
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.triggered = append(h.triggered, of.Workflow+"/"+of.Key)
+	return nil
+}
+
+// Triggered returns the workflow and key of each manual tick that was made.
+func (h *Fixture) Triggered() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.triggered)
 }
 
 // NewBulk returns the bulk service of s. It calls pace before it stores a batch, unless pace is nil.

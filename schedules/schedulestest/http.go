@@ -48,6 +48,7 @@ func NewSite(t *testing.T) *Site {
 	router := web.New(web.Options{Log: slog.New(slog.DiscardHandler)})
 	authenticated := router.Group("", tenants.Authenticate(verifier))
 	schedules.Routes(authenticated, h.Schedules)
+	schedules.ActionRoutes(authenticated, h.Actions)
 	bulk.Routes(authenticated, h.InBulk)
 	forecast.Routes(authenticated, h.Schedules.Forecasts)
 	calendars.Routes(authenticated, h.Calendars)
