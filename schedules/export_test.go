@@ -38,6 +38,7 @@ func (s *Schedules) PageQuery(tenant tenants.ID, f Filter, cursor string) (sql s
 var (
 	OneQuery  = oneRow
 	ManyQuery = manyRows
+	ByIDQuery = byID
 )
 
 // ActStep runs a step of an action.

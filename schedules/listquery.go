@@ -22,7 +22,7 @@ const lookups = `
 	LEFT JOIN LATERAL (SELECT defaults, fallback_timezone FROM workflow WHERE tenant_id = s.tenant_id AND name = s.workflow OFFSET 0) w ON true
 	LEFT JOIN LATERAL (SELECT * FROM cohort WHERE shard = s.shard AND id = s.cohort_id AND tenant_id = s.tenant_id OFFSET 0) c ON true
 	LEFT JOIN LATERAL (SELECT from_at, until_at FROM member WHERE cohort_id = s.cohort_id AND phase = s.phase AND schedule_id = s.id AND tenant_id = s.tenant_id OFFSET 0) m ON true
-	LEFT JOIN LATERAL (SELECT * FROM subject_profile WHERE tenant_id = s.tenant_id AND subject = CASE WHEN s.by_subject THEN COALESCE(s.subject, s.key) END OFFSET 0) profile ON true`
+	LEFT JOIN LATERAL (SELECT * FROM subject_profile WHERE tenant_id = s.tenant_id AND subject = CASE WHEN s.by_subject THEN CASE WHEN s.subject IS NULL THEN s.key ELSE s.subject END END OFFSET 0) profile ON true`
 
 // query returns the statement that reads a list after one position, and up to another position if through is not nil. If it is nil,
 // the statement looks at no more than mostListed rows that may not match.
@@ -154,7 +154,7 @@ func (f Filter) pick(where string, args []any) (string, []any) {
 			in = `(` + in + ` OR NOT starts_with(s.spec, '{"timezone":'))`
 		}
 		return where + ` AND CASE WHEN s.by_subject THEN ` + one + `::text = COALESCE(
-			(SELECT timezone FROM subject_profile WHERE tenant_id = s.tenant_id AND subject = COALESCE(s.subject, s.key)),
+			(SELECT timezone FROM subject_profile WHERE tenant_id = s.tenant_id AND subject = CASE WHEN s.subject IS NULL THEN s.key ELSE s.subject END),
 			(SELECT fallback_timezone FROM workflow WHERE tenant_id = s.tenant_id AND name = s.workflow),
 			(SELECT fallback_timezone FROM tenant WHERE id = s.tenant_id)) ELSE ` + in + ` END`, append(args, f.Timezone)
 	}

@@ -38,6 +38,10 @@ func crowd(h *schedulestest.Fixture) {
 		INSERT INTO member (cohort_id, phase, schedule_id, tenant_id, from_at)
 		SELECT cohort_id, phase, id, tenant_id, now() FROM made WHERE cohort_id IS NOT NULL`)
 	h.Exec(`
+		INSERT INTO subject_profile (tenant_id, subject, timezone, created_at, updated_at, updated_by)
+		SELECT $1, 'k' || n, 'Asia/Tokyo', now(), now(), 'ann'
+		FROM generate_series(1, 20000) n`, h.Acme)
+	h.Exec(`
 		INSERT INTO cohort_timing (shard, tenant_id, workflow, hash, timing, missed)
 		SELECT shard, tenant_id, workflow, decode(lpad(to_hex(n), 32, '0'), 'hex'), timing, missed
 		FROM cohort_timing, generate_series(1, 5000) n`)
@@ -127,10 +131,11 @@ func TestEveryFilterOfAListIsServedByAnIndex(t *testing.T) {
 	}
 	all = append(all,
 		reading{"1,000 at once", "schedule_workflow_key", schedules.ManyQuery, []any{h.Acme, "w1", keys}},
+		reading{"five by number", "schedule_pkey", schedules.ByIDQuery, []any{h.Acme, []int64{1, 2, 3, 4, 5}}},
 		reading{"one", "schedule_workflow_key", schedules.OneQuery, []any{h.Acme, "w1", "k11"}})
 	for _, r := range all {
 		plan := plan(h, "EXPLAIN", r.sql, r.args...)
-		for _, table := range []string{"schedule", "schedule_state", "member", "label", "cohort"} {
+		for _, table := range []string{"schedule", "schedule_state", "member", "label", "cohort", "subject_profile"} {
 			if strings.Contains(plan, "Seq Scan on "+table+" ") {
 				t.Errorf("%s reads all of %s:\n%s", r.name, table, plan)
 			}

@@ -18,8 +18,7 @@ type ManyParams struct {
 	Keys     []string `json:"keys" validate:"min=1,max=1000"`
 }
 
-var manyRows = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
-	WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = ANY($3)`
+var manyRows = `SELECT ` + rowColumns + ` FROM (SELECT * FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = ANY($3) OFFSET 0) s ` + lookups
 
 // Many calls write with the schedules of up to 1,000 keys of a workflow, in the order of the keys, some at a time; those that
 // are not there are left out. It ends with the first error of write. It reads fewer keys at once if their schedules hold

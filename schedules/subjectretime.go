@@ -44,7 +44,7 @@ func followersOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject stri
 	rows, _ := tx.Query(ctx, `
 		SELECT id, shard
 		FROM schedule
-		WHERE tenant_id = $1 AND COALESCE(subject, key) = $2 AND by_subject AND id > $3
+		WHERE tenant_id = $1 AND CASE WHEN subject IS NULL THEN key ELSE subject END = $2 AND by_subject AND id > $3
 		ORDER BY id
 		LIMIT $4`, tenant, subject, after, limit) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[follower])
@@ -66,7 +66,7 @@ func (s *Schedules) RetimeSubject(ctx context.Context, tx pgx.Tx, tenant tenants
 		return nil, err
 	}
 	var total int64
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM schedule WHERE tenant_id = $1 AND COALESCE(subject, key) = $2 AND by_subject`, tenant, subject).Scan(&total); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM schedule WHERE tenant_id = $1 AND CASE WHEN subject IS NULL THEN key ELSE subject END = $2 AND by_subject`, tenant, subject).Scan(&total); err != nil {
 		return nil, fmt.Errorf("count the schedules of a subject: %w", err)
 	}
 	op, err := s.Operations.Begin(ctx, tx, operations.Request{

@@ -147,7 +147,7 @@ func (c *Control) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t 
 		FROM (SELECT) one
 		LEFT JOIN schedule s ON s.tenant_id = $1 AND s.id = $2 AND s.version = $3
 		LEFT JOIN revision r ON r.tenant_id = $1 AND r.schedule_id = $2 AND r.version = $3
-		LEFT JOIN workflow w ON w.tenant_id = $1 AND w.name = COALESCE(s.workflow, r.workflow)`,
+		LEFT JOIN workflow w ON w.tenant_id = $1 AND w.name = CASE WHEN s.workflow IS NULL THEN r.workflow ELSE s.workflow END`,
 		tenant, t.ScheduleID, t.Version).Scan(&workflow, &queue, &priority, &defaults)
 	if err != nil {
 		return false, fmt.Errorf("read the queue of a tick: %w", err)

@@ -237,7 +237,7 @@ func (d *ends) readUnderWay(ctx context.Context, tx pgx.Tx, bad map[ident.TickKe
 		JOIN `+record.TheTick+` ON t.state = $8 AND t.attempt = i.attempt
 		LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
 		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
-		LEFT JOIN workflow w ON w.tenant_id = t.tenant_id AND w.name = COALESCE(s.workflow, r.workflow)
+		LEFT JOIN workflow w ON w.tenant_id = t.tenant_id AND w.name = CASE WHEN s.workflow IS NULL THEN r.workflow ELSE s.workflow END
 		FOR UPDATE OF t`,
 		d.tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Running)) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[underWay])

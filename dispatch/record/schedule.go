@@ -40,7 +40,7 @@ func SchedulesOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ids []i
 			ORDER BY version DESC
 			LIMIT 1
 		) r ON true
-		LEFT JOIN workflow w ON w.tenant_id = $1 AND w.name = COALESCE(s.workflow, r.workflow)
+		LEFT JOIN workflow w ON w.tenant_id = $1 AND w.name = CASE WHEN s.workflow IS NULL THEN r.workflow ELSE s.workflow END
 		WHERE s.id IS NOT NULL OR r.workflow IS NOT NULL`, tenant, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read schedules of ticks: %w", err)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"sync"
@@ -71,22 +70,19 @@ const (
 // group is a timing with how many schedules fire by it.
 type group struct {
 	cohorts.CohortTiming
-	n float64
+	workflow string // of all its schedules, if groups are kept apart by workflow
+	n        float64
 }
 
-// computeNow computes the ticks that are due in the hours from now on.
-func (f *Forecasts) computeNow(ctx context.Context, tenant tenants.ID, now time.Time, hours int) (*estimate, error) {
+// computeNow computes the ticks that are due in the hours from now on, of one workflow or of all.
+func (f *Forecasts) computeNow(ctx context.Context, tenant tenants.ID, workflow string, now time.Time, hours int) (*estimate, error) {
 	ctx, cancel := context.WithTimeout(ctx, computeTimeout)
 	defer cancel()
-	groups, sampled, err := f.groups(ctx, tenant)
+	groups, sampled, err := f.groups(ctx, tenant, workflow, false)
 	if err != nil {
 		return nil, err
 	}
-	names := make([]cohorts.CohortTiming, len(groups))
-	for i, l := range groups {
-		names[i] = l.CohortTiming
-	}
-	timings, _, err := f.timings.Of(ctx, f.pool, names)
+	timings, err := f.timingsOf(ctx, groups)
 	if err != nil {
 		return nil, err
 	}
@@ -107,86 +103,6 @@ func (f *Forecasts) computeNow(ctx context.Context, tenant tenants.ID, now time.
 	}
 	return o, nil
 }
-
-// groups are the timings of a tenant. Where there are too many, those with fewest members are told by some of them, each of
-// which stands for several; sampled says so.
-func (f *Forecasts) groups(ctx context.Context, tenant tenants.ID) (groups []group, sampled bool, err error) {
-	byHash := map[[16]byte]int{}
-	var top, all, sum float64 // members: of the largest, of all, and of those that stand for the others
-	rows, err := f.pool.Query(ctx, groupsQuery, tenant, mostGroups, sampledGroups)
-	if err != nil {
-		return nil, false, fmt.Errorf("read cohorts: %w", err)
-	}
-	defer rows.Close()
-	var others []group
-	count := 0
-	for rows.Next() {
-		l := group{CohortTiming: cohorts.CohortTiming{Tenant: tenant}}
-		var large, due bool
-		if err := rows.Scan(&l.Shard, &l.ID, &l.Hash, &l.n, &large, &due, &all, &count); err != nil {
-			return nil, false, fmt.Errorf("read cohorts: %w", err)
-		}
-		if large {
-			top += l.n
-		} else {
-			sum += l.n
-		}
-		switch at, known := byHash[[16]byte(l.Hash)]; {
-		case !due:
-		case !large:
-			others = append(others, l)
-		case known:
-			groups[at].n += l.n
-		default:
-			byHash[[16]byte(l.Hash)] = len(groups)
-			groups = append(groups, l)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return nil, false, fmt.Errorf("read cohorts: %w", err)
-	}
-	for _, l := range others {
-		l.n *= (all - top) / sum
-		if at, known := byHash[[16]byte(l.Hash)]; known {
-			groups[at].n += l.n
-			continue
-		}
-		byHash[[16]byte(l.Hash)] = len(groups)
-		groups = append(groups, l)
-	}
-	return groups, count > mostGroups, nil
-}
-
-// groupsQuery reads the tallies of a tenant's cohorts once: the $2 with most members, then some of the others, $3 or a little
-// more, which each stand for several. The members of all come with each row.
-var groupsQuery = `
-	WITH crowd AS MATERIALIZED (
-		SELECT t.cohort_id, t.shard, t.n + COALESCE(d.n, 0) AS n
-		FROM tally t
-		LEFT JOIN (
-			SELECT cohort_id, sum(n)::bigint AS n
-			FROM tally_delta
-			WHERE tenant_id = $1 AND cohort_id > 0 AND ` + postgres.Unfolded("tally_delta") + `
-			GROUP BY cohort_id
-		) d USING (cohort_id)
-		WHERE t.tenant_id = $1 AND t.cohort_id > 0 AND t.n + COALESCE(d.n, 0) > 0
-	), whole AS MATERIALIZED (
-		SELECT count(*) AS cohorts, COALESCE(sum(n), 0)::float8 AS members FROM crowd
-	), top AS MATERIALIZED (
-		SELECT cohort_id, shard, n FROM crowd ORDER BY n DESC, cohort_id LIMIT $2
-	), least AS MATERIALIZED (
-		SELECT n, cohort_id FROM top ORDER BY n, cohort_id DESC LIMIT 1
-	), picked AS MATERIALIZED (
-		SELECT cohort_id, shard, n, true AS large FROM top
-		UNION ALL
-		(SELECT c.cohort_id, c.shard, c.n, false
-		FROM crowd c, whole w, least l
-		WHERE w.cohorts > $2 AND c.cohort_id % ((w.cohorts - $2) / $3 + 1) = 0 AND (c.n < l.n OR c.n = l.n AND c.cohort_id > l.cohort_id)
-		LIMIT 2 * $3)
-	)
-	SELECT p.shard, p.cohort_id, c.hash, p.n::float8, p.large, c.due_at IS NOT NULL, w.members, w.cohorts
-	FROM whole w, picked p
-	JOIN cohort c ON c.shard = p.shard AND c.id = p.cohort_id AND c.tenant_id = $1`
 
 // add lays the ticks of n schedules of one timing into the minutes. After most of them the rest is taken to go on as
 // they did, and cut is true.
@@ -255,10 +171,11 @@ type cache struct {
 	queue   chan cacheKey // entries to compute in the background
 }
 
-// cacheKey names a forecast: a tenant, and a number of hours.
+// cacheKey names a forecast: a tenant, a number of hours, and a workflow, or "" for all.
 type cacheKey struct {
-	tenant tenants.ID
-	hours  int
+	tenant   tenants.ID
+	hours    int
+	workflow string
 }
 
 func newCache() *cache {
@@ -267,7 +184,7 @@ func newCache() *cache {
 
 // Known returns the cached forecast of a tenant's next day, and computes nothing.
 func (f *Forecasts) Known(tenant tenants.ID) *Cached {
-	return f.cache.named(cacheKey{tenant, defaultHours})
+	return f.cache.named(cacheKey{tenant: tenant, hours: defaultHours})
 }
 
 // named returns the entry of that name, and makes it if there is none.
@@ -295,7 +212,7 @@ func (w *Cached) begin(age time.Duration) bool {
 
 func (f *Forecasts) compute(ctx context.Context, name cacheKey, w *Cached) error {
 	began := time.Now()
-	o, err := f.computeNow(ctx, name.tenant, began, name.hours)
+	o, err := f.computeNow(ctx, name.tenant, name.workflow, began, name.hours)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy = false
@@ -310,7 +227,7 @@ func (f *Forecasts) compute(ctx context.Context, name cacheKey, w *Cached) error
 // Of returns the forecast of a tenant's next day, at most some seconds old. One that takes long to compute is older, and
 // empty at first.
 func (f *Forecasts) Of(ctx context.Context, tenant tenants.ID) *Cached {
-	return f.cachedFor(ctx, cacheKey{tenant, defaultHours})
+	return f.cachedFor(ctx, cacheKey{tenant: tenant, hours: defaultHours})
 }
 
 func (f *Forecasts) cachedFor(ctx context.Context, name cacheKey) *Cached {

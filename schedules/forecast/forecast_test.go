@@ -63,7 +63,7 @@ func TestTheForecastOfManyOddTimingsIsASample(t *testing.T) {
 		FROM names n, cohort c`)
 	h.Exec(`INSERT INTO tally_delta (tenant_id, cohort_id, n) SELECT tenant_id, id, CASE WHEN id % 100 = 7 THEN 50 ELSE 1 END FROM cohort WHERE hash <> (SELECT hash FROM cohort ORDER BY id LIMIT 1)`)
 	want := schedulestest.One[int](h, `SELECT sum(n) FROM tally_delta WHERE cohort_id > 0`)
-	f, err := h.Schedules.Forecasts.Forecast(t.Context(), h.Acme, 48)
+	f, err := h.Schedules.Forecasts.Forecast(t.Context(), h.Acme, "", 48)
 	if err != nil {
 		t.Fatal(err)
 	}

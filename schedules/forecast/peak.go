@@ -72,11 +72,10 @@ func (o *estimate) warn(minute int, q tenants.Quotas) []calendar.Warning {
 		return nil
 	}
 	drain := drainTime(ticks, q)
-	jitter := (drain + time.Minute - 1).Truncate(time.Minute)
 	return []calendar.Warning{{
 		Code: "peak_minute",
-		Detail: fmt.Sprintf("in the minute of %s %.0f ticks are due, and ticks_per_second allows %d a second: the last of them waits %s; a jitter of %s shards them so that none waits",
-			o.from.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), ticks, q.TicksPerSecond, policy.FormatDuration(drain), policy.FormatDuration(jitter)),
+		Detail: fmt.Sprintf("in the minute of %s %.0f ticks are due, and ticks_per_second allows %d a second: the last of them waits %s; a jitter of %s spreads them so that none waits",
+			o.from.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), ticks, q.TicksPerSecond, policy.FormatDuration(drain), policy.FormatDuration(jitterFor(ticks, q))),
 	}}
 }
 
@@ -147,20 +146,33 @@ type Forecast struct {
 	ProjectedTicksPerDay int64              `json:"projected_ticks_per_day"`
 	Ticks                int64              `json:"ticks"`
 	Peak                 *ForecastMinute    `json:"peak"`
+	Peaks                []ForecastPeak     `json:"peaks"`
 	Minutes              []ForecastMinute   `json:"minutes"`
 	Warnings             []calendar.Warning `json:"warnings"`
 	Truncated            bool               `json:"truncated"`
+	Groups               []Group            `json:"groups,omitempty"` // only if the request asks for groups
 }
 
-// forecast returns the ticks of the hours ahead, from the cache or, if that costs little, computed again.
-func (f *Forecasts) forecast(ctx context.Context, tenant tenants.ID, hours int) (*estimate, error) {
+// ForecastPeak is a minute in which more ticks are due than the quota lets through. DrainedAt is when the last tick that waits because of it
+// is handed out, nil if that is after the forecast. With the jitter in each schedule that is due in the minute, none of its ticks waits.
+type ForecastPeak struct {
+	At        time.Time  `json:"at"`
+	Ticks     int64      `json:"ticks"`
+	DrainedAt *time.Time `json:"drained_at"`
+	Jitter    string     `json:"jitter"`
+}
+
+// forecast returns the ticks of the hours ahead, of one workflow or of all, from the cache or, if that costs little, computed again.
+func (f *Forecasts) forecast(ctx context.Context, tenant tenants.ID, workflow string, hours int) (*estimate, error) {
 	w := f.Of(ctx, tenant)
-	if hours != defaultHours && !w.slow() {
-		return f.computeNow(ctx, tenant, time.Now(), hours)
+	if (hours != defaultHours || workflow != "") && !w.slow() {
+		return f.computeNow(ctx, tenant, workflow, time.Now(), hours)
 	}
-	name := cacheKey{tenant, defaultHours}
+	name := cacheKey{tenant, defaultHours, workflow}
 	if hours > defaultHours {
 		name.hours = mostForecastHours
+	}
+	if hours > defaultHours || workflow != "" {
 		w = f.cachedFor(ctx, name)
 	}
 	if o := w.first(hours); o != nil {
@@ -198,25 +210,26 @@ type ForecastMinute struct {
 	Backlog int64     `json:"backlog"`
 }
 
-// Forecast tells the ticks due in each minute of the hours ahead; minutes without any, and without a backlog, are left out.
-func (f *Forecasts) Forecast(ctx context.Context, tenant tenants.ID, hours int) (out Forecast, err error) {
+// Forecast returns the ticks that are due in each minute of the hours ahead, of one workflow or of all. Minutes without any, and without a
+// backlog, are left out.
+func (f *Forecasts) Forecast(ctx context.Context, tenant tenants.ID, workflow string, hours int) (out Forecast, err error) {
 	q, err := f.quotas(ctx, tenant)
 	if err != nil {
 		return out, err
 	}
-	o, err := f.forecast(ctx, tenant, hours)
+	o, err := f.forecast(ctx, tenant, workflow, hours)
 	if err != nil {
 		return out, err
 	}
 	out = Forecast{
 		From: o.from, To: o.from.Add(time.Duration(hours) * time.Hour), TicksPerSecond: q.TicksPerSecond,
-		ProjectedTicksPerDay: int64(perDay(o.weekly)),
-		Minutes:              []ForecastMinute{}, Warnings: append([]calendar.Warning{}, o.warn(o.worst(), q)...), Truncated: o.truncated,
+		ProjectedTicksPerDay: int64(perDay(o.weekly)), Peaks: o.peaks(q),
+		Minutes: []ForecastMinute{}, Warnings: append([]calendar.Warning{}, o.warn(o.worst(), q)...), Truncated: o.truncated,
 	}
 	backlog := 0.0
 	for i, n := range o.minutes {
 		backlog = max(0, backlog+n-float64(q.TicksPerSecond*secondsPerMinute))
-		m := ForecastMinute{o.from.Add(time.Duration(i) * time.Minute), max(0, int64(math.Round(n))), int64(math.Round(backlog))}
+		m := ForecastMinute{o.at(i), max(0, int64(math.Round(n))), int64(math.Round(backlog))}
 		out.Ticks += m.Ticks
 		if m.Ticks == 0 && m.Backlog == 0 {
 			continue
@@ -230,4 +243,40 @@ func (f *Forecasts) Forecast(ctx context.Context, tenant tenants.ID, hours int) 
 		out.Peak = new(*out.Peak)
 	}
 	return out, nil
+}
+
+// at returns when a minute begins.
+func (o *estimate) at(minute int) time.Time { return o.from.Add(time.Duration(minute) * time.Minute) }
+
+// peaks returns the minutes in which a backlog begins, or in which most ticks join one.
+func (o *estimate) peaks(q tenants.Quotas) []ForecastPeak {
+	peaks, capacity := []ForecastPeak{}, float64(q.TicksPerSecond*secondsPerMinute)
+	backlog := 0.0
+	most, worst := 0.0, -1 // of the backlog that is under way
+	for i, n := range o.minutes {
+		if n > capacity && n > most {
+			most, worst = n, i
+		}
+		before := backlog
+		backlog = max(0, backlog+n-capacity)
+		if backlog == 0 && worst >= 0 {
+			share := (before + n) / capacity // of this minute, until nothing waits
+			peaks = append(peaks, o.peak(worst, new(o.at(i).Add(time.Duration(share*float64(time.Minute))).Truncate(time.Second)), q))
+			most, worst = 0, -1
+		}
+	}
+	if worst >= 0 {
+		peaks = append(peaks, o.peak(worst, nil, q))
+	}
+	return peaks
+}
+
+func (o *estimate) peak(minute int, drained *time.Time, q tenants.Quotas) ForecastPeak {
+	ticks := math.Round(o.minutes[minute])
+	return ForecastPeak{At: o.at(minute), Ticks: int64(ticks), DrainedAt: drained, Jitter: policy.FormatDuration(jitterFor(ticks, q))}
+}
+
+// jitterFor returns the jitter with which so many ticks of one minute do not wait.
+func jitterFor(ticks float64, q tenants.Quotas) time.Duration {
+	return (drainTime(ticks, q) + time.Minute - 1).Truncate(time.Minute)
 }

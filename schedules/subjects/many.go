@@ -147,7 +147,7 @@ func (ss *Subjects) retimeAll(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 	rows, _ := tx.Query(ctx, `
 		SELECT n.subject
 		FROM unnest($2::text[]) AS n (subject)
-		WHERE EXISTS (SELECT FROM schedule s WHERE s.tenant_id = $1 AND COALESCE(s.subject, s.key) = n.subject AND s.by_subject OFFSET 0)
+		WHERE EXISTS (SELECT FROM schedule s WHERE s.tenant_id = $1 AND CASE WHEN s.subject IS NULL THEN s.key ELSE s.subject END = n.subject AND s.by_subject OFFSET 0)
 		ORDER BY n.subject`, tenant, slices.Sorted(maps.Keys(zones))) // CollectRows reports the error
 	followed, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
