@@ -82,6 +82,9 @@ func plan(h *schedulestest.Fixture, how, sql string, args ...any) string {
 	return strings.Join(lines, "\n")
 }
 
+// scansProfiles finds a condition on the subject that is checked on each profile of the tenant.
+var scansProfiles = regexp.MustCompile(`Filter: .*\bsubject = .*COALESCE|Filter: .*\bsubject = .*CASE`)
+
 func TestEveryFilterOfAListIsServedByAnIndex(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
@@ -139,6 +142,9 @@ func TestEveryFilterOfAListIsServedByAnIndex(t *testing.T) {
 			if strings.Contains(plan, "Seq Scan on "+table+" ") {
 				t.Errorf("%s reads all of %s:\n%s", r.name, table, plan)
 			}
+		}
+		if scansProfiles.MatchString(plan) {
+			t.Errorf("%s reads all profiles of the tenant for each schedule:\n%s", r.name, plan)
 		}
 		if !strings.Contains(plan, "using "+r.index+" on") && !strings.Contains(plan, "Scan on "+r.index) {
 			t.Errorf("%s is not served by %s:\n%s", r.name, r.index, plan)
