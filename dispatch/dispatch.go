@@ -113,7 +113,7 @@ func New(c Config) (*Dispatch, error) {
 		Member:   cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Version: c.Version, Serving: c.Serves, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck}),
 	}
 	rarely := new(loop.Rarely)
-	d.Reader = history.New(history.Config{API: c.API, IDs: c.IDs, Cursors: c.Cursors, Quotas: c.Quotas})
+	d.Reader = history.New(history.Config{API: c.API, IDs: c.IDs, Cursors: c.Cursors, Quotas: c.Quotas, Timings: c.Timings})
 	d.Explainer = explain.New(explain.Config{API: c.API, Timings: c.Timings, History: d.Reader})
 	d.Finisher = finish.New(finish.Config{Pool: c.Pool, Timings: c.Timings, Log: c.Log, Pause: c.Pause})
 	d.Pusher = push.New(push.Config{

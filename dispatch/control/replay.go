@@ -43,6 +43,9 @@ func (c *Control) Replay(ctx context.Context, tenant tenants.ID, id string, requ
 					return history.Tick{}, err
 				}
 				shown := c.history.Shown(r.Tick, record.Schedule{Workflow: r.workflow, Key: r.key, Subject: r.subject})
+				if err := c.history.Localize(ctx, tx, tenant, &shown); err != nil {
+					return shown, err
+				}
 				return shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
 					Action: "tick.replay", Target: "ticks/" + id,
 					Before: auditedTick{id, record.Failed.String(), "", *r.ReplayedFrom}, After: auditedTick{id, shown.State, shown.Reason, shown.Attempt},

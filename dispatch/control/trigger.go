@@ -68,6 +68,9 @@ func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key 
 					return history.Tick{}, err
 				}
 				shown := c.history.Shown(t, record.Schedule{Workflow: workflow, Key: key, Subject: subject})
+				if err := c.history.Localize(ctx, tx, tenant, &shown); err != nil {
+					return shown, err
+				}
 				return shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
 					Action: "schedule.trigger", Target: tenants.ScheduleTarget(workflow, key), Subject: subject, After: auditedTick{shown.TickID, shown.State, shown.Reason, shown.Attempt},
 				})

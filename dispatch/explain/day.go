@@ -164,7 +164,25 @@ func (e *Explainer) shown(ctx context.Context, tenant tenants.ID, ticks []*recor
 			list = append(list, e.history.Shown(t, at[i]))
 		}
 	}
-	return list, nil
+	return list, e.localize(ctx, tenant, list)
+}
+
+func (e *Explainer) localize(ctx context.Context, tenant tenants.ID, list []history.Tick) error {
+	all := make([]*history.Tick, len(list))
+	for i := range list {
+		all[i] = &list[i]
+	}
+	return e.history.Localize(ctx, e.api, tenant, all...)
+}
+
+// letter returns the dead letter of a tick, or nil: a dead letter outlives its tick.
+func (e *Explainer) letter(ctx context.Context, tenant tenants.ID, k ident.TickKey) (*history.Tick, error) {
+	l, err := e.history.Letter(ctx, e.api, tenant, k)
+	if err != nil || l == nil {
+		return nil, err
+	}
+	shown := e.history.Shown(&l.Tick, l.Schedule())
+	return &shown, e.history.Localize(ctx, e.api, tenant, &shown)
 }
 
 // planned explains one nominal time. ticks are those of the day and the first timed one after it.
@@ -181,13 +199,11 @@ func (e *Explainer) planned(ctx context.Context, tenant tenants.ID, schedule int
 		}
 	}
 	if k.tick == nil && at.Before(k.now) {
-		l, err := e.history.Letter(ctx, e.api, tenant, ident.TickKey{Schedule: schedule, At: at}) // a dead letter outlives its tick
+		letter, err := e.letter(ctx, tenant, ident.TickKey{Schedule: schedule, At: at})
 		if err != nil {
 			return Planned{}, err
 		}
-		if l != nil {
-			k.tick = new(e.history.Shown(&l.Tick, l.Schedule()))
-		}
+		k.tick = letter
 	}
 	said := k.explain()
 	return Planned{Timestamp: at, LocalTime: k.local(at), Outcome: said.Outcome, Detail: said.Detail, Tick: k.tick}, nil

@@ -244,6 +244,9 @@ func (e *Explainer) lookAround(ctx context.Context, tenant tenants.ID, p *presen
 			continue
 		}
 		shown := e.history.Shown(t, at[i])
+		if err := e.history.Localize(ctx, e.api, tenant, &shown); err != nil {
+			return err
+		}
 		switch at := shown.Timestamp; {
 		case at.Equal(k.at):
 			k.tick = &shown
@@ -258,9 +261,6 @@ func (e *Explainer) lookAround(ctx context.Context, tenant tenants.ID, p *presen
 	if k.tick != nil {
 		return nil
 	}
-	l, err := e.history.Letter(ctx, e.api, tenant, ident.TickKey{Schedule: p.ID, At: k.at}) // a dead letter outlives its tick
-	if l != nil {
-		k.tick = new(e.history.Shown(&l.Tick, l.Schedule()))
-	}
+	k.tick, err = e.letter(ctx, tenant, ident.TickKey{Schedule: p.ID, At: k.at})
 	return err
 }

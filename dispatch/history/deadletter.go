@@ -129,6 +129,9 @@ func (r *Reader) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFilte
 	for _, l := range found {
 		page = append(page, r.Shown(&l.Tick, l.Schedule()))
 	}
+	if err := r.Localize(ctx, r.api, tenant, pointers(page)...); err != nil {
+		return nil, nil, err
+	}
 	if !more {
 		return page, nil, nil
 	}

@@ -101,7 +101,7 @@ func (r *Reader) History(ctx context.Context, of policy.Name, s Span, limit int,
 	for i, t := range found {
 		page = append(page, r.Shown(t, at[i]))
 	}
-	return page, next, nil
+	return page, next, r.Localize(ctx, r.api, of.Tenant, pointers(page)...)
 }
 
 // lastOf returns the schedule with a name, or the last deleted one that had it.
@@ -159,12 +159,18 @@ func (r *Reader) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick, 
 		t, w = &l.Tick, l.Schedule()
 	}
 	out := r.Shown(t, w)
+	if err := r.Localize(ctx, r.api, tenant, &out); err != nil {
+		return Tick{}, err
+	}
+	if err := r.readPayload(ctx, tenant, t, &out); err != nil {
+		return Tick{}, err
+	}
 	rows, _ := r.api.Query(ctx, `
 		SELECT attempt, started_at, ended_at, outcome, status, error, worker
 		FROM attempt
 		WHERE `+record.ByKey+` AND ended_at >= $5
 		ORDER BY attempt`, tenant, k.Schedule, k.At, k.Seq, kept.attempts) // CollectRows reports the error
-	out.Attempts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Attempt])
+	out.Attempts, err = pgx.CollectRows(rows, scanAttempt)
 	if err != nil {
 		return Tick{}, fmt.Errorf("read attempts: %w", err)
 	}
@@ -182,6 +188,8 @@ type Tick struct {
 	Key             string     `json:"key"`
 	Subject         string     `json:"subject"`
 	Timestamp       time.Time  `json:"timestamp"`
+	LocalTime       string     `json:"local_time"` // of Timestamp, in Timezone
+	Timezone        string     `json:"timezone"`   // by which the schedule was timed
 	State           string     `json:"state"`
 	Reason          string     `json:"reason,omitempty"`
 	Cause           string     `json:"cause"`
@@ -197,22 +205,15 @@ type Tick struct {
 	ScheduleVersion int32      `json:"schedule_version"`
 	Result          web.Raw    `json:"result,omitempty"`
 	Error           *string    `json:"error,omitempty"`
+	Payload         web.Raw    `json:"payload,omitempty"`      // only if one tick is read
+	PayloadKept     *bool      `json:"payload_kept,omitempty"` // false: retention dropped the payload
 	Attempts        []Attempt  `json:"attempts,omitempty"`
+
+	timed timed
 }
 
 // LongRaws returns the fields that may be long. A list writes them without encoding them again.
 func (t *Tick) LongRaws() []*web.Raw { return []*web.Raw{&t.Result} }
-
-// Attempt is an ended attempt at a tick.
-type Attempt struct {
-	Attempt   int16      `json:"attempt"`
-	StartedAt *time.Time `json:"started_at"`
-	EndedAt   time.Time  `json:"ended_at"`
-	Outcome   string     `json:"outcome"`
-	Status    *int32     `json:"status,omitempty"`
-	Error     *string    `json:"error,omitempty"`
-	Worker    *string    `json:"worker,omitempty"`
-}
 
 // Shown returns a tick as the API shows it, without its attempts.
 func (r *Reader) Shown(t *record.Tick, of record.Schedule) Tick {
@@ -222,6 +223,7 @@ func (r *Reader) Shown(t *record.Tick, of record.Schedule) Tick {
 		DST: t.DST.String(), LastTimestamp: instant.UTC(t.LastAt), FiredAt: t.FiredAt.UTC().Truncate(time.Millisecond), EndedAt: instant.UTC(t.EndedAt),
 		LatenessMS: t.FiredAt.Sub(t.NominalAt).Milliseconds(), Attempt: t.Attempt, Occurrence: t.Occurrence,
 		MissedCount: t.MissedCount, ScheduleVersion: t.Version, Error: t.Error,
+		timed: timed{t.CohortID, t.Shard, t.ScheduleID, t.Version},
 	}
 	if t.Later() {
 		out.DueAt = &out.Timestamp

@@ -51,6 +51,9 @@ func (r *Reader) Ticks(ctx context.Context, tenant tenants.ID, f Filter, limit i
 		}
 		at, err = list.ofIndex(ctx, f.Workflow, from)
 	}
+	if err == nil {
+		err = r.Localize(ctx, r.api, tenant, pointers(list.page)...)
+	}
 	if err != nil || at == nil {
 		return list.page, nil, err
 	}

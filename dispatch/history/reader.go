@@ -5,6 +5,7 @@ import (
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // Config is what a Reader needs. All fields are required.
@@ -13,6 +14,7 @@ type Config struct {
 	IDs     ident.Codec
 	Cursors *web.Cursor
 	Quotas  record.Quotas
+	Timings *cohorts.Timings
 }
 
 // Reader reads the record of ticks. It is safe for concurrent use.
@@ -21,9 +23,10 @@ type Reader struct {
 	ids     ident.Codec
 	cursors *web.Cursor
 	quotas  record.Quotas
+	timings *cohorts.Timings
 }
 
 // New returns a Reader.
 func New(c Config) *Reader {
-	return &Reader{api: c.API, ids: c.IDs, cursors: c.Cursors, quotas: c.Quotas}
+	return &Reader{api: c.API, ids: c.IDs, cursors: c.Cursors, quotas: c.Quotas, timings: c.Timings}
 }

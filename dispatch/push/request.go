@@ -287,7 +287,7 @@ func judge(batch []*Delivery, r Response, started time.Time) []outcome {
 	if !r.Good() {
 		return everyOne(batch, func(o *outcome) {
 			o.Outcome, o.Status, o.RetryAfter = finish.Failed, &status, r.Wait
-			o.Err = finish.ErrorText(fmt.Sprintf("the endpoint answered %d: %s", status, bytes.TrimSpace(r.body)))
+			o.Err = finish.ErrorText(record.AnswerText(status, bytes.TrimSpace(r.body)))
 			o.gone = r.Gone()
 		})
 	}

@@ -47,7 +47,7 @@ var rooms = map[string]string{
 	"dispatch/chunk":                 "internal tenants calendar schedules/cohorts dispatch/record dispatch/cluster",
 	"dispatch/message":               "internal tenants calendar schedules/cohorts dispatch/record",
 	"dispatch/finish":                "internal tenants calendar schedules/policy schedules/cohorts dispatch/state dispatch/record dispatch/cluster",
-	"dispatch/history":               "internal tenants schedules/policy schedules/cohorts schedules/forecast dispatch/record dispatch/chunk",
+	"dispatch/history":               "internal tenants calendar schedules/policy schedules/cohorts schedules/forecast dispatch/record dispatch/chunk",
 	"dispatch/explain":               "internal tenants calendar schedules/policy schedules/cohorts dispatch/state dispatch/record dispatch/history",
 	"dispatch/sweep":                 "internal tenants calendar schedules/cohorts dispatch/state dispatch/record dispatch/cluster dispatch/chunk",
 	"dispatch/push":                  "internal tenants calendar schedules/policy schedules/cohorts dispatch/record dispatch/cluster dispatch/chunk dispatch/message dispatch/finish",
