@@ -10,7 +10,8 @@ import (
 func TestStructsAreTheContract(t *testing.T) {
 	t.Parallel()
 	for schema, typ := range map[string]reflect.Type{
-		"Explanation": reflect.TypeFor[Explanation](),
+		"Explanation":     reflect.TypeFor[Explanation](),
+		"ExplanationStep": reflect.TypeFor[Step](),
 	} {
 		apitest.Struct(t, schema, typ)
 	}

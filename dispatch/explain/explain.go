@@ -16,6 +16,7 @@ type Explanation struct {
 	At       time.Time     `json:"at"`
 	Outcome  string        `json:"outcome"`
 	Detail   string        `json:"detail"`
+	Steps    []Step        `json:"steps"`
 	Tick     *history.Tick `json:"tick,omitempty"`
 	Previous *time.Time    `json:"previous"`
 	Next     *time.Time    `json:"next"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
@@ -53,7 +54,16 @@ func (e *Explainer) Explain(ctx context.Context, tenant tenants.ID, workflow, ke
 	if err := e.lookAround(ctx, tenant, p, keeping, &k); err != nil {
 		return Explanation{}, err
 	}
-	return k.explain(), nil
+	out := k.explain()
+	if out.Tick != nil && out.Tick.Timestamp.Equal(k.at) { // with its attempts, if it was not deleted since
+		if whole, err := e.history.Tick(ctx, tenant, out.Tick.TickID); err == nil {
+			out.Tick = &whole
+		} else if !fault.IsNotFound(err) {
+			return Explanation{}, err
+		}
+	}
+	out.Steps = k.steps(&out, "/v1/workflows/"+url.PathEscape(p.Workflow)+"/schedules/"+url.PathEscape(p.Key))
+	return out, nil
 }
 
 // present is a schedule as it is now.
