@@ -13,6 +13,7 @@ func TestStructsAreTheContract(t *testing.T) {
 	for schema, typ := range map[string]reflect.Type{
 		"EndpointParams": reflect.TypeFor[EndpointParams](),
 		"Endpoint":       reflect.TypeFor[Endpoint](),
+		"Sample":         reflect.TypeFor[Sample](),
 		"EndpointTrial":  reflect.TypeFor[Trial](),
 		"EndpointPage":   reflect.TypeFor[web.ListAnswer[Endpoint]](),
 	} {
