@@ -40,8 +40,11 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.PATCH("/v1/workflows/:workflow", h.patchWorkflow, write, web.NoQuery, web.Conditional)
 	g.GET("/v1/workflows/:workflow", h.workflow, readOrWrite, web.NoQuery, web.Conditional)
 	g.DELETE("/v1/workflows/:workflow", h.deleteWorkflow, write, web.NoQuery, web.Conditional)
+	admin := tenants.Require(tenants.TenantAdmin)
+	g.POST("/v1/workflows/:workflow/hold", h.hold, admin, web.NoQuery, web.Conditional)
+	g.POST("/v1/workflows/:workflow/release", h.release, admin, web.NoQuery, web.Conditional)
 	g.GET("/v1/admin/settings", h.settings, tenants.Require(tenants.TenantRead), web.NoQuery, web.Conditional)
-	g.PATCH("/v1/admin/settings", h.patchSettings, tenants.Require(tenants.TenantAdmin), web.NoQuery, web.Conditional)
+	g.PATCH("/v1/admin/settings", h.patchSettings, admin, web.NoQuery, web.Conditional)
 }
 
 type handler struct{ *Schedules }

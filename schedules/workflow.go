@@ -22,6 +22,7 @@ type WorkflowParams struct {
 	Endpoint   *string          `json:"endpoint,omitempty" null:"yes"`
 	Version    *string          `json:"version,omitempty" null:"yes"`
 	MaxRunning *int32           `json:"max_running,omitempty" null:"yes"`
+	State      string           `json:"state,omitempty"` // active or held; omitted: unchanged
 	Fallback   *string          `json:"fallback_timezone,omitempty" null:"yes"`
 	Defaults   *policy.Defaults `json:"defaults,omitempty"`
 
@@ -35,6 +36,7 @@ type Workflow struct {
 	Endpoint   *string         `json:"endpoint"`
 	Version    *string         `json:"version"`
 	MaxRunning *int32          `json:"max_running"`
+	State      string          `json:"state"`             // active or held
 	Fallback   *string         `json:"fallback_timezone"` // the zone of subjects without a profile; null: that of the tenant
 	Defaults   policy.Defaults `json:"defaults"`
 	CreatedAt  time.Time       `json:"created_at"`
@@ -44,11 +46,11 @@ type Workflow struct {
 // revision is the version that a workflow's entity tag names: the microsecond of its last change.
 func (w Workflow) revision() int64 { return w.UpdatedAt.UnixMicro() }
 
-const workflowColumns = `name, endpoint, version, max_running, fallback_timezone, defaults, created_at, updated_at`
+const workflowColumns = `name, endpoint, version, max_running, CASE WHEN held_at IS NULL THEN 'active' ELSE 'held' END, fallback_timezone, defaults, created_at, updated_at`
 
 func scanWorkflow(row pgx.CollectableRow) (w Workflow, err error) {
 	var defaults []byte
-	if err := row.Scan(&w.Name, &w.Endpoint, &w.Version, &w.MaxRunning, &w.Fallback, &defaults, &w.CreatedAt, &w.UpdatedAt); err != nil {
+	if err := row.Scan(&w.Name, &w.Endpoint, &w.Version, &w.MaxRunning, &w.State, &w.Fallback, &defaults, &w.CreatedAt, &w.UpdatedAt); err != nil {
 		return w, err
 	}
 	w.CreatedAt, w.UpdatedAt = w.CreatedAt.UTC(), w.UpdatedAt.UTC()
@@ -73,7 +75,7 @@ func (s *Schedules) PatchWorkflow(ctx context.Context, tenant tenants.ID, name s
 		if err != nil {
 			return p, err
 		}
-		stored := WorkflowParams{Endpoint: before.Endpoint, Version: before.Version, MaxRunning: before.MaxRunning, Fallback: before.Fallback, Defaults: &before.Defaults}
+		stored := WorkflowParams{Endpoint: before.Endpoint, Version: before.Version, MaxRunning: before.MaxRunning, State: before.State, Fallback: before.Fallback, Defaults: &before.Defaults}
 		p, err = web.Merged[WorkflowParams, WorkflowParams](stored, patch)
 		p.Pre = pre
 		return p, err
@@ -137,6 +139,9 @@ func (p WorkflowParams) check(name string, quotas tenants.Quotas) error {
 	if p.Endpoint != nil {
 		errs = append(errs, policy.CheckName("/endpoint", "endpoint", *p.Endpoint))
 	}
+	if p.State != "" && p.State != workflowActive && p.State != workflowHeld {
+		errs = append(errs, fault.Invalid("/state", "%q is not one of active, held", p.State))
+	}
 	if p.Fallback != nil {
 		errs = append(errs, CheckZone("/fallback_timezone", *p.Fallback))
 	}
@@ -159,11 +164,12 @@ func (p WorkflowParams) put(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 		return w, false, err
 	}
 	rows, _ := tx.Query(ctx, `
-		INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults, fallback_timezone)
-		VALUES ($1, $2, $3, $4, $5, $6, $8)
+		INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults, fallback_timezone, held_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $8, CASE WHEN $9 = 'held' THEN `+postgres.Now+` END)
 		ON CONFLICT (tenant_id, name) DO UPDATE
 		SET endpoint = excluded.endpoint, version = excluded.version, max_running = excluded.max_running,
-			defaults = excluded.defaults, fallback_timezone = excluded.fallback_timezone, updated_at = `+postgres.Now+`,
+			defaults = excluded.defaults, fallback_timezone = excluded.fallback_timezone,
+			held_at = CASE $9 WHEN '' THEN workflow.held_at WHEN 'held' THEN COALESCE(workflow.held_at, excluded.held_at) END, updated_at = `+postgres.Now+`,
 			past_versions = CASE WHEN workflow.version IS NOT DISTINCT FROM excluded.version THEN workflow.past_versions ELSE (
 				SELECT jsonb_agg(kept.past ORDER BY kept.n)
 				FROM (
@@ -172,7 +178,7 @@ func (p WorkflowParams) put(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 						'v', workflow.version, 'u', (extract(epoch FROM `+postgres.Now+`) * 1000000)::bigint))) WITH ORDINALITY AS all_past (past, n)
 					ORDER BY n DESC
 					LIMIT $7) kept) END
-		RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults, mostPastVersions, p.Fallback) // CollectExactlyOneRow reports the error
+		RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults, mostPastVersions, p.Fallback, p.State) // CollectExactlyOneRow reports the error
 	if w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow); err != nil {
 		return w, false, err
 	}

@@ -1,8 +1,10 @@
 package schedules
 
 import (
+	"context"
 	"net/http"
 
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/labstack/echo/v4"
@@ -91,4 +93,24 @@ func (h handler) deleteWorkflow(c echo.Context) error {
 		return err
 	}
 	return web.Answer(c, http.StatusNoContent, nil)
+}
+
+func (h handler) hold(c echo.Context) error    { return changeHeld(c, h.Hold) }
+func (h handler) release(c echo.Context) error { return changeHeld(c, h.Release) }
+
+func changeHeld(c echo.Context, change func(context.Context, tenants.ID, string, version.Precondition) (Workflow, error)) error {
+	name, err := web.Param(c, "workflow")
+	if err != nil {
+		return err
+	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	w, err := change(c.Request().Context(), tenants.From(c), name, pre)
+	if err != nil {
+		return err
+	}
+	web.Tag(c, w.revision())
+	return web.Answer(c, http.StatusOK, w)
 }

@@ -43,6 +43,7 @@ type triggered struct {
 	Overlap  *string
 	Defaults []byte
 	Stopped  bool
+	Held     bool
 	Now      time.Time
 }
 
@@ -97,7 +98,7 @@ func (c *Control) TriggerOf(ctx context.Context, tx pgx.Tx, of policy.Name) erro
 func readTriggered(ctx context.Context, tx pgx.Tx, of policy.Name) (*triggered, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT s.id, s.shard, s.version, s.cohort_id, COALESCE(s.subject, s.key) AS subject, `+record.UntilAt(postgres.Now)+` AS until_at, s.overlap, w.defaults,
-			`+tenants.Stopped+` AS stopped, `+postgres.Now+` AS now
+			`+tenants.Stopped+` AS stopped, COALESCE(w.held_at IS NOT NULL, false) AS held, `+postgres.Now+` AS now
 		FROM schedule s
 		JOIN tenant t ON t.id = s.tenant_id
 		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
@@ -132,6 +133,9 @@ func (c *Control) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p Trig
 	}
 	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
 		return nil, "", err
+	}
+	if s.Held {
+		return nil, "", fault.Conflict("workflow_held", "the workflow is held: release it first")
 	}
 	if p.At != "" || p.In != "" {
 		t, err = c.triggerLater(ctx, tx, of, s, p)

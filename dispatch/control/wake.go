@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -42,6 +43,10 @@ func (c *Control) WakeAll(ctx context.Context) error {
 		var errs []error
 		mine := 0
 		for _, w := range all {
+			if err := c.wakeReleased(ctx, w); err != nil {
+				errs = append(errs, err)
+				continue
+			}
 			taken, err := c.wakeSome(ctx, w)
 			if taken {
 				mine++
@@ -107,6 +112,39 @@ func (c *Control) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool,
 		c.sweep.Reset(w.Tenant)
 	}
 	return taken, err
+}
+
+// wakeReleased makes the cohorts of a released workflow due that were due while it was held. The change that released it waited for the
+// sweeps that set them aside, so all of them are seen.
+func (c *Control) wakeReleased(ctx context.Context, w record.ParkedFor) error {
+	workflow, is := w.Held()
+	for is {
+		var shard int16
+		err := c.pool.QueryRow(ctx, `SELECT shard FROM cohort WHERE tenant_id = $1 AND workflow = $2 AND held LIMIT 1`, w.Tenant, workflow).Scan(&shard)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("look for cohorts of a released workflow: %w", err)
+		}
+		err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+			var b pgx.Batch
+			cohorts.LockShard(&b, shard)
+			b.Queue(`
+				UPDATE cohort
+				SET held = false, due_at = CASE WHEN due_at = 'infinity' THEN `+postgres.Now+` ELSE due_at END
+				WHERE shard = $3 AND id = ANY (ARRAY (SELECT id FROM cohort WHERE tenant_id = $1 AND workflow = $2 AND held AND shard = $3 LIMIT $4))`,
+				w.Tenant, workflow, shard, mostWoken)
+			if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+				return err
+			}
+			return cohorts.WakeSweep(ctx, tx, shard)
+		})
+		if err != nil {
+			return fmt.Errorf("wake cohorts of a released workflow: %w", err)
+		}
+	}
+	return nil
 }
 
 // wakeTurns makes a tenant's queued turns due, in all shards.

@@ -37,6 +37,7 @@ const (
 	outcomeGap           = "dst_gap"
 	outcomeBeforeCreated = "before_created"
 	outcomeAfterEnd      = "after_end"
+	outcomeHeld          = "held"
 	outcomeUnknown       = "unknown"
 )
 
@@ -264,6 +265,8 @@ func (k *known) coming(v *version) (outcome, detail string) {
 		return outcomeSkipped, fmt.Sprintf("The tick of %s will be left out: that was asked for.", at)
 	case v.timing.LeavesOut(k.at):
 		return outcomeSkipped, fmt.Sprintf("The tick of %s will be left out: it lies in the quiet hours of the subject.", at)
+	case k.held:
+		return outcomeHeld, fmt.Sprintf("The workflow is held: the tick of %s waits until the workflow is released, if that is later.", at)
 	}
 	return outcomeWillFire, "A tick will be handed out at " + k.clock(v.timing.Due(k.at)) + k.provisos(v) + "."
 }
@@ -309,6 +312,8 @@ func (k *known) unrecorded(v *version, e *Explanation) (outcome, detail string) 
 		return outcomeAfterEnd, "The schedule was completed by then." + k.nearest()
 	case present && k.status == policy.Quarantined:
 		return outcomeUnknown, "The schedule is quarantined: its spec cannot be computed. Put another."
+	case present && (k.seen == nil || k.at.After(*k.seen)) && k.held:
+		return outcomeHeld, fmt.Sprintf("The tick of %s is due, and waits until the workflow is released.", at)
 	case present && (k.seen == nil || k.at.After(*k.seen)) && v.timing.Due(k.at).After(k.now):
 		return outcomeWillFire, fmt.Sprintf("The tick of %s will be handed out at %s, when the quiet hours of the subject end.", at, k.clock(v.timing.Due(k.at)))
 	case present && (k.seen == nil || k.at.After(*k.seen)):

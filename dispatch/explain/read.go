@@ -87,13 +87,17 @@ type present struct {
 	FromAt      *time.Time
 	UntilAt     *time.Time
 	Stopped     bool
+	Held        bool
 	Now         time.Time
 }
+
+// heldNow says whether the workflow of schedule s is held.
+const heldNow = `EXISTS (SELECT FROM workflow w WHERE w.tenant_id = s.tenant_id AND w.name = s.workflow AND w.held_at IS NOT NULL)`
 
 func (e *Explainer) present(ctx context.Context, tenant tenants.ID, workflow, key string) (*present, error) {
 	rows, _ := e.api.Query(ctx, `
 		SELECT s.id, s.workflow, s.key, COALESCE(s.subject, s.key) AS subject, s.version, s.shard, s.status, s.cohort_id, s.spec, s.anchor_at, s.paused_until, s.created_at, s.updated_at, s.moves,
-			st.skips, `+state.SeenAt+` AS seen_at, m.from_at, m.until_at, `+tenants.Stopped+` AS stopped, `+postgres.Now+` AS now
+			st.skips, `+state.SeenAt+` AS seen_at, m.from_at, m.until_at, `+tenants.Stopped+` AS stopped, `+heldNow+` AS held, `+postgres.Now+` AS now
 		FROM schedule s
 		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
 		JOIN tenant t ON t.id = s.tenant_id
@@ -134,7 +138,7 @@ const (
 func (e *Explainer) story(ctx context.Context, tenant tenants.ID, p *present, around time.Time) (story, error) {
 	s := story{
 		created: p.CreatedAt.UTC(), moves: p.Moves, status: p.Status, skips: p.Skips, seen: instant.UTC(p.SeenAt),
-		from: instant.UTC(p.FromAt), until: instant.UTC(p.UntilAt), stopped: p.Stopped,
+		from: instant.UTC(p.FromAt), until: instant.UTC(p.UntilAt), stopped: p.Stopped, held: p.Held,
 	}
 	rows, _ := e.api.Query(ctx, `
 		SELECT workflow, key, COALESCE(subject, key) AS subject, spec, anchor_at, status, paused_until, changed_at, ended_at, version = 1 AS first

@@ -23,6 +23,7 @@ type story struct {
 	from    *time.Time  // since when the schedule is a member of its cohort; nil: it is not one
 	until   *time.Time  // the last nominal time; nil: there is no limit
 	stopped bool        // the tenant is halted or suspended
+	held    bool        // the workflow is held
 }
 
 // version is one version of a schedule. It decides about the nominal times after from, up to and including to.

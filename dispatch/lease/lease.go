@@ -251,6 +251,9 @@ func (ls *Leases) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r
 		l.cut = web.NoRoom(err)
 		return l, fmt.Errorf("read ticks to lease: %w", err)
 	}
+	if l.ticks, err = parkHeld(ctx, tx, tenant, l.ticks, l.terms); err != nil || len(l.ticks) == 0 {
+		return l, err
+	}
 	if l.ticks, err = ls.endUnwanted(ctx, tx, tenant, l.ticks, l.terms); err != nil || len(l.ticks) == 0 {
 		return l, err
 	}

@@ -20,17 +20,18 @@ func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[stri
 	for _, name := range names {
 		all[name] = record.WorkflowTerms{Terms: policy.BuiltIn()}
 	}
-	b.Queue(`SELECT name, COALESCE(version, ''), past_versions, defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, tenant, names).Query(func(rows pgx.Rows) error {
+	b.Queue(`SELECT name, COALESCE(version, ''), past_versions, defaults, held_at IS NOT NULL FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, tenant, names).Query(func(rows pgx.Rows) error {
 		var name string
 		var version string
 		var past, defaults []byte
-		_, err := pgx.ForEachRow(rows, []any{&name, &version, &past, &defaults}, func() error {
+		var held bool
+		_, err := pgx.ForEachRow(rows, []any{&name, &version, &past, &defaults, &held}, func() error {
 			terms, err := policy.OfWorkflow(defaults)
 			if err != nil {
 				return &newerWorkflow{name, err}
 			}
 			versions, err := record.ReadVersions(version, past)
-			all[name] = record.WorkflowTerms{Terms: terms, Versions: versions}
+			all[name] = record.WorkflowTerms{Terms: terms, Versions: versions, Held: held}
 			return err
 		})
 		return err

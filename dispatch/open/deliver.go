@@ -15,6 +15,10 @@ func (o *Opener) deliver(p *plan, t *record.Tick, r *route, content record.Conte
 		p.hold(t, "rate", *at)
 		return
 	}
+	if r.held && t.Attempt == 1 { // retries go on
+		p.park(t, r.name)
+		return
+	}
 	if r.endpoint == nil {
 		p.ready = append(p.ready, lease.ReadyTick{
 			TickKey: t.RowKey(), Workflow: r.name, Queue: terms.Queue, Priority: terms.Priority, Attempt: t.Attempt, Limited: r.limited,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -51,13 +52,20 @@ func (o *Opener) park(ctx context.Context, tx pgx.Tx, tenant tenants.ID, parked 
 			h.Due = now.Add(record.ContendedWait)
 		case halted: // nothing ends while its tenant is stopped
 			h.Why, h.Due, h.WaitsFor = "halted", record.Never, new("")
+		case r.held && p.Attempt == 1:
+			h.Why, h.Due, h.WaitsFor = "held", expiry(s, r.terms), new(record.ForRelease(r.name))
 		case r.endpoint != nil && r.endpoint.Shut():
-			h.Due, h.WaitsFor = record.Never, &r.endpoint.Name
-			if latest, expires := s.Latest(r.terms); expires {
-				h.Due = latest.Add(time.Millisecond)
-			}
+			h.Due, h.WaitsFor = expiry(s, r.terms), &r.endpoint.Name
 		}
 		holds[i] = h
 	}
 	return record.InsertDelayed(ctx, tx, tenant, holds)
+}
+
+// expiry returns when a parked tick expires.
+func expiry(s *record.Sendable, terms policy.Terms) time.Time {
+	if latest, expires := s.Latest(terms); expires {
+		return latest.Add(time.Millisecond)
+	}
+	return record.Never
 }

@@ -20,6 +20,7 @@ type route struct {
 	versions   record.Versions
 	endpoint   *push.Target // nil: they are pulled
 	limited    bool         // by max_running
+	held       bool         // nothing is handed out
 	terms      policy.Terms
 	unreadable error // why its defaults cannot be read: a newer program wrote them
 }
@@ -47,7 +48,7 @@ func (known routes) of(tenant tenants.ID, workflows []string) []route {
 }
 
 // routeOf are the columns of a workflow w and its endpoint e that readRoutes reads.
-const routeOf = `w.tenant_id, w.name, COALESCE(w.version, ''), w.past_versions, w.max_running IS NOT NULL, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets`
+const routeOf = `w.tenant_id, w.name, COALESCE(w.version, ''), w.past_versions, w.max_running IS NOT NULL, w.held_at IS NOT NULL, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets`
 
 func (o *Opener) readRoutes(rows pgx.Rows) (routes, error) {
 	defer rows.Close()
@@ -60,7 +61,7 @@ func (o *Opener) readRoutes(rows pgx.Rows) (routes, error) {
 		var version string
 		var past, defaults, headers []byte
 		var secrets [][]byte
-		if err := rows.Scan(&n.tenant, &n.name, &version, &past, &r.limited, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets); err != nil {
+		if err := rows.Scan(&n.tenant, &n.name, &version, &past, &r.limited, &r.held, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets); err != nil {
 			return nil, err
 		}
 		var err error

@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -69,7 +70,7 @@ const NewerWait = time.Minute
 // MostCleared is how many rows upkeep changes or deletes in one batch.
 const MostCleared = 5000
 
-// A tick whose endpoint is held or disabled, or whose tenant is halted or suspended, is parked: its row in delayed stays as it is until
+// A tick whose endpoint is held or disabled, whose workflow is held, or whose tenant is halted or suspended, is parked: its row in delayed stays as it is until
 // the tick expires, or until a change ends the wait and control wakes it. Many parked ticks cost as little as one.
 
 // Parking is a tick that is to be parked.
@@ -97,9 +98,28 @@ func ShareParking(ctx context.Context, tx pgx.Tx, tenant tenants.ID) (shared boo
 	return shared, err
 }
 
-// ParkedFor is what ticks of a tenant wait for while they are parked: the endpoint named For, or, if For is empty, that the tenant
-// fires again.
+// ParkedFor is what ticks of a tenant wait for while they are parked: the endpoint named For, the release of a workflow (see ForRelease),
+// or, if For is empty, that the tenant fires again.
 type ParkedFor struct {
 	Tenant tenants.ID
 	For    string
+}
+
+// heldPrefix begins the For of ticks that wait for the release of a workflow. No endpoint has such a name.
+const heldPrefix = "workflow/"
+
+// ForRelease returns the For of ticks that wait until a held workflow is released.
+func ForRelease(workflow string) string { return heldPrefix + workflow }
+
+// Held returns the workflow whose release the ticks wait for.
+func (p ParkedFor) Held() (workflow string, is bool) { return strings.CutPrefix(p.For, heldPrefix) }
+
+// HeldWorkflows returns those of some workflows of a tenant that are held, in the caller's transaction.
+func HeldWorkflows(ctx context.Context, tx pgx.Tx, tenant tenants.ID, names []string) ([]string, error) {
+	rows, _ := tx.Query(ctx, `SELECT name FROM workflow WHERE tenant_id = $1 AND name = ANY($2) AND held_at IS NOT NULL`, tenant, names) // CollectRows reports the error
+	held, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("read held workflows: %w", err)
+	}
+	return held, nil
 }

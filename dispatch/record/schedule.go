@@ -96,10 +96,11 @@ func SchedulesAt(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks [
 	return all, nil
 }
 
-// WorkflowTerms are the versions of a workflow and its defaults for deliveries.
+// WorkflowTerms are the versions of a workflow and its defaults for deliveries, and whether it is held.
 type WorkflowTerms struct {
 	policy.Terms
 	Versions Versions
+	Held     bool
 }
 
 // UntilAt returns an SQL expression for the last nominal time of a schedule s, as a tick at a moment shows it: the moment itself if

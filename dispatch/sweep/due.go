@@ -75,6 +75,7 @@ type found struct {
 	cohorts []*due
 	tries   map[tenants.ID][]record.Try
 	turns   []tenants.ID
+	held    bool // some workflow is held
 }
 
 // skewClock makes the statement read a clock that runs ahead, when the fault lab asks for it.
@@ -104,6 +105,7 @@ func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`)
 	cohorts.LockShard(b, shard)
 	b.Queue(skewClock(`SELECT ` + postgres.Now))
+	b.Queue(anyHeld)
 	// Many cohorts have at most one member. So this statement reads the first two members of each cohort, which lie next to one
 	// another. A LATERAL with a LIMIT leaves the planner no plan but a nested loop. The sweep decides which members of larger
 	// cohorts it serves.
@@ -140,12 +142,15 @@ func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries, from.Delayed.From)
 }
 
-// collect reads the clock, and then what is due.
+// collect reads the clock, whether any workflow is held, and then what is due.
 func (f *found) collect(results pgx.BatchResults) (err error) {
 	if err = results.QueryRow().Scan(&f.now); err != nil {
 		return fmt.Errorf("read clock: %w", err)
 	}
 	f.now = f.now.UTC()
+	if err = results.QueryRow().Scan(&f.held); err != nil {
+		return fmt.Errorf("look for held workflows: %w", err)
+	}
 	rows, _ := results.Query() // ForEachRow reports the error
 	var first time.Time
 	if f.cohorts, first, err = collectWithMembers(rows); err != nil {

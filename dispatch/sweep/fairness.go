@@ -55,7 +55,10 @@ func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
 	if err != nil {
 		return err
 	}
-	cohorts, err = p.ready(ctx, append(others, cohorts...))
+	if cohorts, err = p.setAside(ctx, append(others, cohorts...)); err != nil {
+		return err
+	}
+	cohorts, err = p.ready(ctx, cohorts)
 	if err != nil || len(cohorts) == 0 {
 		return err
 	}
@@ -218,11 +221,15 @@ func (p *pass) serveOne(ctx context.Context, tenant tenants.ID, g grant, each in
 	if err != nil {
 		return err
 	}
+	queued := len(cohorts)
+	if cohorts, err = p.setAside(ctx, cohorts); err != nil {
+		return err
+	}
 	n := len(cohorts)
 	if cohorts, err = p.ready(ctx, cohorts); err != nil {
 		return err
 	}
-	left := n == limit || len(cohorts) < n || p.turns.joined[tenant]
+	left := queued == limit || len(cohorts) < n || p.turns.joined[tenant]
 	members, _, err := p.readMembers(ctx, cohorts, g.n, g.n)
 	if err != nil {
 		return err

@@ -31,8 +31,8 @@ func (p *parked) wakeForsaken(ctx context.Context) error {
 	return nil
 }
 
-// ReadForsaken reads what ticks are parked for, after a tenant and a name: one row of delayed for each, with the state of the tenant and
-// the endpoint.
+// ReadForsaken reads what ticks are parked for, after a tenant and a name: one row of delayed for each, with the state of the tenant, the
+// workflow and the endpoint.
 const ReadForsaken = `
 		WITH RECURSIVE parked (tenant_id, waits_for, n) AS (
 			(SELECT tenant_id, waits_for, 1
@@ -52,26 +52,27 @@ const ReadForsaken = `
 			) next
 			WHERE p.n < $3
 		)
-		SELECT p.tenant_id, p.waits_for, COALESCE(` + tenants.Stopped + `, false), e.state, e.headers, e.secrets
+		SELECT p.tenant_id, p.waits_for, COALESCE(` + tenants.Stopped + `, false), h.held_at IS NOT NULL, e.state, e.headers, e.secrets
 		FROM parked p
 		LEFT JOIN tenant t ON t.id = p.tenant_id
 		LEFT JOIN endpoint e ON e.tenant_id = p.tenant_id AND e.name = p.waits_for
+		LEFT JOIN workflow h ON h.tenant_id = p.tenant_id AND p.waits_for LIKE 'workflow/%' AND h.name = substr(p.waits_for, length('workflow/') + 1)
 		ORDER BY p.tenant_id, p.waits_for`
 
 // wakeSome adds rows to table wake for the next page of waits that have ended.
 func (p *parked) wakeSome(ctx context.Context, from record.ParkedFor) (last record.ParkedFor, more bool, err error) {
 	rows, _ := p.pool.Query(ctx, ReadForsaken, from.Tenant, from.For, control.MostForsaken) // ForEachRow reports the error
 	var w record.ParkedFor
-	var stopped bool
+	var stopped, held bool
 	var state *string
 	var headers []byte
 	var secrets [][]byte
 	var owners []tenants.ID
 	var names []string
 	n := 0
-	_, err = pgx.ForEachRow(rows, []any{&w.Tenant, &w.For, &stopped, &state, &headers, &secrets}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&w.Tenant, &w.For, &stopped, &held, &state, &headers, &secrets}, func() error {
 		last, n = w, n+1
-		waiting := w.For == "" && stopped
+		waiting := w.For == "" && stopped || held
 		if state != nil {
 			waiting = p.push.StillShut(w, *state, headers, secrets)
 		}

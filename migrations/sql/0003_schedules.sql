@@ -30,6 +30,7 @@ CREATE TABLE workflow (
   past_versions jsonb,
   max_running int,
   fallback_timezone text,
+  held_at     timestamptz,
   defaults    jsonb            NOT NULL DEFAULT '{}',
   created_at  timestamptz      NOT NULL DEFAULT now(),
   updated_at  timestamptz      NOT NULL DEFAULT now(),
@@ -40,10 +41,12 @@ CREATE TABLE workflow (
 CREATE INDEX workflow_by_endpoint ON workflow (tenant_id, endpoint) WHERE endpoint IS NOT NULL;
 CREATE INDEX workflow_keeps ON workflow (tenant_id, name) WHERE (defaults #> '{delivery,retention}') IS NOT NULL;
 CREATE INDEX workflow_limited ON workflow (tenant_id) WHERE max_running IS NOT NULL;
+CREATE INDEX workflow_held ON workflow (tenant_id, name) WHERE held_at IS NOT NULL;
 COMMENT ON TABLE workflow IS 'What the ticks of a workflow are given to, its limit and the defaults of its schedules. Written by schedules.';
 COMMENT ON COLUMN workflow.version IS 'as registered by its worker or client';
 COMMENT ON COLUMN workflow.past_versions IS 'the last 100 earlier values of version (v), each with the microsecond since 1970 until which it was registered (u), the earliest first; null: it never changed';
 COMMENT ON COLUMN workflow.fallback_timezone IS 'the zone of subjects without a profile; null: that of the tenant';
+COMMENT ON COLUMN workflow.held_at IS 'since when nothing is handed out; null: it is active';
 COMMENT ON COLUMN workflow.max_running IS 'how many of its ticks run at once; null: no limit';
 
 CREATE TABLE subject_profile (

@@ -43,6 +43,7 @@ CREATE TABLE cohort (
   throttled_at timestamptz,
   ordered      boolean          NOT NULL DEFAULT true,
   over         boolean          NOT NULL DEFAULT false,
+  held         boolean          NOT NULL DEFAULT false,
   PRIMARY KEY (shard, id),
   CONSTRAINT cohort_in_run CHECK ((run_at IS NULL) = (at_id IS NULL) AND (run_at IS NULL) = (at_phase IS NULL))
 ) WITH (fillfactor = 80);
@@ -51,11 +52,13 @@ CREATE INDEX cohort_delay ON cohort (shard, id) WHERE delay AND due_at IS NULL A
 CREATE INDEX cohort_due ON cohort (shard, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX cohort_empty ON cohort (shard, empty_at) WHERE empty_at IS NOT NULL;
 CREATE INDEX cohort_exhausted ON cohort (shard, id) WHERE due_at IS NULL AND empty_at IS NULL AND (NOT delay OR over);
+CREATE INDEX cohort_held ON cohort (tenant_id, workflow, shard, id) WHERE held;
 CREATE INDEX cohort_next ON cohort (tenant_id, next_at, id) WHERE ordered AND next_at IS NOT NULL;
 CREATE INDEX cohort_throttled ON cohort (shard, tenant_id, throttled_at, id) WHERE throttled_at IS NOT NULL;
 COMMENT ON TABLE cohort IS 'The schedules of one tenant, workflow, shard and missed policy that have one timing. It says when they fire next. A sweep locks its rows; a change of its members locks them too. Written by dispatch/finish, dispatch/record, dispatch/sweep, dispatch/upkeep, schedules, schedules/calendars, schedules/cohorts.';
 COMMENT ON COLUMN cohort.next_at IS 'the nominal time that is served next, or that the run under way serves';
-COMMENT ON COLUMN cohort.due_at IS 'when the sweep looks at it again; null: it is empty or exhausted; infinity: it is throttled';
+COMMENT ON COLUMN cohort.due_at IS 'when the sweep looks at it again; null: it is empty or exhausted; infinity: it is throttled, or its workflow is held';
+COMMENT ON COLUMN cohort.held IS 'it was due while its workflow was held; the release makes it due again';
 COMMENT ON COLUMN cohort.run_at IS 'nominal time of the run under way; at_phase and at_id are its cursor';
 COMMENT ON COLUMN cohort.run_from IS 'the earliest nominal time that the run stands for';
 COMMENT ON COLUMN cohort.run_missed IS 'how many nominal times the run stands for beside run_at';

@@ -84,13 +84,13 @@ CREATE TABLE delayed (
   due_at      timestamptz      NOT NULL,
   waits_for   text COLLATE "C",
   PRIMARY KEY (tenant_id, schedule_id, nominal_at, seq),
-  CONSTRAINT delayed_why CHECK (why IN ('retry', 'manual', 'released', 'slot', 'endpoint', 'answer', 'halted', 'rate', 'later'))
+  CONSTRAINT delayed_why CHECK (why IN ('retry', 'manual', 'released', 'slot', 'endpoint', 'answer', 'halted', 'held', 'rate', 'later'))
 );
 CREATE INDEX delayed_due ON delayed (shard, due_at);
 CREATE INDEX delayed_parked ON delayed (tenant_id, waits_for, nominal_at, schedule_id, seq) WHERE waits_for IS NOT NULL;
 COMMENT ON TABLE delayed IS 'A tick that is due later: between two attempts, for its endpoint or its tenant, until its worker must have answered, or at the time of its trigger. Written by dispatch/control, dispatch/finish, dispatch/record, dispatch/sweep, dispatch/upkeep.';
 COMMENT ON COLUMN delayed.due_at IS 'when it is handed out; for a parked tick, when it expires';
-COMMENT ON COLUMN delayed.waits_for IS 'parked: the endpoint that must change first; empty: its tenant is halted or suspended; null: it waits for due_at alone';
+COMMENT ON COLUMN delayed.waits_for IS 'parked: the endpoint that must change first; workflow/ and a name: the workflow is held; empty: its tenant is halted or suspended; null: it waits for due_at alone';
 
 CREATE TABLE wake (
   tenant_id   int              NOT NULL,
@@ -130,6 +130,17 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION wake_released() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock(x'4341524b'::int, OLD.tenant_id);
+  INSERT INTO wake (tenant_id, waits_for)
+  VALUES (OLD.tenant_id, 'workflow/' || OLD.name)
+  ON CONFLICT (tenant_id, waits_for) DO UPDATE SET nominal_at = excluded.nominal_at, schedule_id = excluded.schedule_id, seq = excluded.seq;
+  RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
 -- The platform changes tenants and cannot see their rows, so this runs as the engine: migrations/isolation.go sets its owner and search_path.
 -- +goose StatementBegin
 CREATE FUNCTION wake_tenant() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
@@ -150,6 +161,10 @@ CREATE TRIGGER workflow_updated AFTER UPDATE ON workflow FOR EACH ROW
   EXECUTE FUNCTION wake_workflow();
 CREATE TRIGGER workflow_deleted AFTER DELETE ON workflow FOR EACH ROW
   WHEN (OLD.endpoint IS NOT NULL) EXECUTE FUNCTION wake_workflow();
+CREATE TRIGGER workflow_released AFTER UPDATE ON workflow FOR EACH ROW
+  WHEN (OLD.held_at IS NOT NULL AND NEW.held_at IS NULL) EXECUTE FUNCTION wake_released();
+CREATE TRIGGER workflow_held_deleted AFTER DELETE ON workflow FOR EACH ROW
+  WHEN (OLD.held_at IS NOT NULL) EXECUTE FUNCTION wake_released();
 CREATE TRIGGER tenant_updated AFTER UPDATE ON tenant FOR EACH ROW
   WHEN (NEW.status = 'active' AND NEW.halted_at IS NULL AND (OLD.status <> 'active' OR OLD.halted_at IS NOT NULL))
   EXECUTE FUNCTION wake_tenant();
