@@ -19,7 +19,7 @@ import (
 // tenant and a key that are being erased. It returns a function that goes on once the process runs.
 func provoke(h *dispatchtest.Carillon) (goOn func()) {
 	h.T.Helper()
-	release := provokePushes(h)
+	release, releaseHeld := provokePushes(h), provokeHold(h)
 	provokeRarePushes(h)
 	provokeSweeps(h)
 	leaving := h.Quota("leaving", 100)
@@ -67,7 +67,22 @@ func provoke(h *dispatchtest.Carillon) (goOn func()) {
 			return h.Number(`SELECT count(*) FROM buffered WHERE tenant_id = $1 AND NOT orphan`, h.Tenant) > 0
 		})
 		release()
+		releaseHeld()
 		h.Exec(`UPDATE notice SET next_at = clock_timestamp() WHERE tenant_id = $1`, h.Tenant)
+	}
+}
+
+// provokeHold makes a schedule of each second whose workflow is held until release.
+func provokeHold(h *dispatchtest.Carillon) (release func()) {
+	h.T.Helper()
+	h.Put("held", "k", dispatchtest.EverySecond())
+	h.Exec(`UPDATE workflow SET held_at = now() WHERE tenant_id = $1 AND name = 'held'`, h.Tenant)
+	return func() {
+		h.T.Helper()
+		dispatchtest.Until(h.T, "the cohort of a held workflow is set aside", func() bool {
+			return h.Number(`SELECT count(*) FROM cohort WHERE tenant_id = $1 AND held`, h.Tenant) > 0
+		})
+		h.Exec(`UPDATE workflow SET held_at = NULL WHERE tenant_id = $1 AND name = 'held'`, h.Tenant)
 	}
 }
 

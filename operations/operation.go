@@ -308,15 +308,25 @@ func (o *Operations) Cancel(ctx context.Context, tenant tenants.ID, id string) (
 		if err != nil {
 			return err
 		}
-		done, err := tx.Exec(ctx, `
+		var kind string
+		err = tx.QueryRow(ctx, `
 			UPDATE operation
 			SET cancel = true, look_at = `+postgres.Now+`,
 				state = CASE WHEN $3 THEN 'cancelled' ELSE state END,
 				cursor = CASE WHEN NOT $3 THEN cursor END,
 				ended_at = CASE WHEN $3 THEN `+postgres.Now+` END
-			WHERE tenant_id = $1 AND id = $2 AND ended_at IS NULL AND NOT cancel`, tenant, number, idle)
-		if err != nil || done.RowsAffected() == 0 {
+			WHERE tenant_id = $1 AND id = $2 AND ended_at IS NULL AND NOT cancel
+			RETURNING kind`, tenant, number, idle).Scan(&kind)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
 			return err
+		}
+		if idle {
+			if err := o.ended(ctx, tx, tenant, number, kind, Cancelled); err != nil {
+				return err
+			}
 		}
 		return tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "operation.cancel", Target: "operations/" + id})
 	})

@@ -90,19 +90,49 @@ func (o *Operations) step(ctx context.Context, id int64) (more bool, err error) 
 			return fmt.Errorf("operation %d (%s): %w", op.ID, op.Kind, err)
 		}
 		more = !done && !op.WaitUntil.After(op.Now)
-		return op.save(ctx, tx, done)
+		if err := op.save(ctx, tx, done); err != nil || !done {
+			return err
+		}
+		return o.ended(ctx, tx, op.Tenant, op.ID, op.Kind, Succeeded)
 	})
 	if refused == nil {
 		return more && err == nil, err
 	}
-	_, err = o.Engine.Exec(ctx, `
+	return false, o.end(ctx, "fail operation", `
 		UPDATE operation
 		SET state = 'failed', error = CASE WHEN NOT cancel THEN $2 END, cursor = NULL, ended_at = `+postgres.Now+`, started_at = COALESCE(started_at, `+postgres.Now+`)
-		WHERE id = $1 AND ended_at IS NULL`, id, refused.Error())
+		WHERE id = $1 AND ended_at IS NULL
+		RETURNING tenant_id, kind, state, true`, id, refused.Error())
+}
+
+// end runs a statement that may end an operation, and notes the event if it has. The statement returns the tenant, the kind and the state,
+// and whether the operation has ended. what names the statement in an error.
+func (o *Operations) end(ctx context.Context, what, sql string, id int64, args ...any) error {
+	err := pgx.BeginFunc(ctx, o.Engine, func(tx pgx.Tx) error {
+		var tenant tenants.ID
+		var kind, state string
+		var ended bool
+		err := tx.QueryRow(ctx, sql, append([]any{id}, args...)...).Scan(&tenant, &kind, &state, &ended)
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && !ended {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return o.ended(ctx, tx, tenant, id, kind, state)
+	})
 	if err != nil {
-		return false, fmt.Errorf("fail operation: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	return false, nil
+	return nil
+}
+
+// ended notes the end of an operation for the tenant, in the transaction that ends it.
+func (o *Operations) ended(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64, kind, state string) error {
+	shown := o.IDs.Operation(id)
+	return tenants.Happened(ctx, tx, tenant, tenants.Happening{
+		Event: tenants.OperationEnded, Cause: shown, Data: map[string]string{"operation_id": shown, "kind": kind, "state": state},
+	})
 }
 
 // runnable reads an operation whose next step is due. It ends an operation that a client has cancelled.
@@ -128,7 +158,7 @@ func (o *Operations) runnable(ctx context.Context, tx pgx.Tx, id int64) (*Operat
 	if _, err := tx.Exec(ctx, `UPDATE operation SET state = 'cancelled', cursor = NULL, ended_at = `+postgres.Now+` WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
 		return nil, fmt.Errorf("cancel operation: %w", err)
 	}
-	return nil, nil
+	return nil, o.ended(ctx, tx, op.Tenant, id, op.Kind, Cancelled)
 }
 
 // save writes the progress of a step in its transaction. The cursor can have a key, so it is kept only for a next step.
@@ -181,7 +211,7 @@ func (o *Operations) putOff(ctx context.Context, id int64) error {
 // stumble notes that a step failed for an internal reason, and delays the next one: longer each time, and after mostFailures it ends the
 // operation as failed.
 func (o *Operations) stumble(ctx context.Context, id int64) error {
-	_, err := o.Engine.Exec(ctx, `
+	return o.end(ctx, "put off operation", `
 		UPDATE operation
 		SET failures = failures + 1,
 			due_at = `+postgres.Now+` + least($2::interval, interval '0.5 s' * 2 ^ failures),
@@ -190,11 +220,8 @@ func (o *Operations) stumble(ctx context.Context, id int64) error {
 			cursor = CASE WHEN failures + 1 < $3 THEN cursor END,
 			error = CASE WHEN failures + 1 >= $3 THEN 'the service could not go on with it: what is done stays' END,
 			ended_at = CASE WHEN failures + 1 >= $3 THEN `+postgres.Now+` END
-		WHERE id = $1 AND ended_at IS NULL`, id, longestAgain, mostFailures)
-	if err != nil {
-		return fmt.Errorf("put off operation: %w", err)
-	}
-	return nil
+		WHERE id = $1 AND ended_at IS NULL
+		RETURNING tenant_id, kind, state, ended_at IS NOT NULL`, id, longestAgain, mostFailures)
 }
 
 // Look queues operations that are due but had no step lately: their process may be dead, or they waited. Any number of processes call it

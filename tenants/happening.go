@@ -14,16 +14,18 @@ import (
 const (
 	TickFailed          = "tick.failed"          // a tick failed for good; the cause is the workflow
 	ScheduleQuarantined = "schedule.quarantined" // a schedule cannot be computed any more; the cause is the workflow
+	ScheduleCompleted   = "schedule.completed"   // schedules have no nominal time left; the cause is the workflow
 	ScheduleAutoPaused  = "schedule.auto_paused" // a schedule was paused after several failures; the cause is the workflow
 	EndpointDisabled    = "endpoint.disabled"    // an endpoint answered 410; the cause is the endpoint
 	QuotaSoft           = "quota.soft"           // four fifths of a quota are used; the cause is the quota
 	TZDataRetimed       = "tzdata.retimed"       // a newer tz database moved schedules; the cause is its version
+	OperationEnded      = "operation.ended"      // an operation has ended; the cause is its id
 	APIKeyExpiring      = "api_key.expiring"     // an API key expires within a week; the cause is the id of the key
 )
 
 // Events returns the names of all events.
 func Events() []string {
-	return []string{TickFailed, ScheduleQuarantined, ScheduleAutoPaused, EndpointDisabled, QuotaSoft, TZDataRetimed, APIKeyExpiring}
+	return []string{TickFailed, ScheduleQuarantined, ScheduleAutoPaused, ScheduleCompleted, EndpointDisabled, QuotaSoft, TZDataRetimed, OperationEnded, APIKeyExpiring}
 }
 
 // Happening is one occurrence of an event. The occurrences of an hour with the same cause become one event with a count.
@@ -65,4 +67,9 @@ func QueueHappened(b *pgx.Batch, tenant ID, h Happening) error {
 // Subscribed returns an SQL condition: an enabled endpoint of the tenant receives the event. Both arguments are SQL expressions.
 func Subscribed(tenant, event string) string {
 	return `EXISTS (SELECT FROM endpoint WHERE tenant_id = ` + tenant + ` AND ` + event + ` = ANY (events) AND state <> 'disabled')`
+}
+
+// SubscribedEach is Subscribed for a statement about many tenants: it looks at the endpoints of each. A semi-join would read those of all.
+func SubscribedEach(tenant, event string) string {
+	return `(SELECT true FROM endpoint WHERE tenant_id = ` + tenant + ` AND ` + event + ` = ANY (events) AND state <> 'disabled' LIMIT 1)`
 }

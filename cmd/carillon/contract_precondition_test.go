@@ -28,6 +28,8 @@ var guarded = map[string]string{
 	"PUT /v1/workflows/:workflow":                            `{}`,
 	"PATCH /v1/workflows/:workflow":                          `{}`,
 	"DELETE /v1/workflows/:workflow":                         "",
+	"POST /v1/workflows/:workflow/hold":                      "",
+	"POST /v1/workflows/:workflow/release":                   "",
 	"GET /v1/calendars/:calendar":                            "",
 	"PUT /v1/calendars/:calendar":                            `{"dates": ["2026-12-25"]}`,
 	"DELETE /v1/calendars/:calendar":                         "",

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/dispatch/events"
 	"github.com/carillonhq/carillon/dispatch/history"
@@ -257,4 +258,51 @@ func TestAnExpiringKeyIsTold(t *testing.T) {
 	if n := h.Number(`SELECT count(*) FROM api_key WHERE told_at IS NOT NULL AND id IN ('key_later', 'key_never')`); n != 0 {
 		t.Errorf("%d keys that do not expire soon are noted", n)
 	}
+}
+
+// A tenant is told of schedules that have come to their end, together for a workflow, and of each operation that has ended.
+func TestEndsOfSchedulesAndOperationsAreTold(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	r, secret := h.Listener(tenants.ScheduleCompleted, tenants.OperationEnded)
+	at := time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)
+	for _, key := range []string{"a", "b"} {
+		h.Put("w", key, schedules.Params{Spec: calendar.Spec{At: []string{at}}})
+	}
+	h.Put("w", "goes on", dispatchtest.Rarely("skip"))
+	h.Start(h.Dispatch)
+	var ids []string
+	for _, action := range []string{"retime", "retime"} {
+		op, _, err := h.Actions.Act(t.Context(), h.Tenant, schedules.ActionParams{Action: action, Filter: &schedules.ActionFilter{All: true}}, schedules.Changer{By: "ann"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Ended(op.ID)
+		ids = append(ids, op.ID)
+	}
+	var completed int64
+	ended := map[string]string{}
+	dispatchtest.Until(t, "all is told", func() bool {
+		completed = 0
+		for _, e := range h.Told(r, secret) {
+			switch e.Type {
+			case tenants.ScheduleCompleted:
+				if e.Cause != "w" || !strings.Contains(string(e.Data), `"schedule_id"`) {
+					t.Errorf("got %+v %s", e, e.Data)
+				}
+				completed += e.Count
+			case tenants.OperationEnded:
+				ended[e.Cause] = string(e.Data)
+			}
+		}
+		return completed >= 1 && len(ended) == 2
+	})
+	for _, id := range ids {
+		if want := `{"kind":"actions","operation_id":"` + id + `","state":"succeeded"}`; ended[id] != want {
+			t.Errorf("got %s, want %s", ended[id], want)
+		}
+	}
+	dispatchtest.Until(t, "both schedules are counted", func() bool {
+		return h.Number(`SELECT COALESCE(sum(n), 0)::int FROM notice WHERE event = 'schedule.completed'`)+int(completed) >= 2
+	})
 }

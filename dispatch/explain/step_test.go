@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/dispatch/explain"
 	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/schedules"
 )
 
 // The steps of an explanation are the way of the tick, or end where it is decided that there is none; the last has the words of the
@@ -17,7 +20,7 @@ import (
 func TestAnExplanationHasTheStepsOfTheWay(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
-	c := h.Open(h.Dispatch).Operator()
+	c := h.Open(h.Dispatch, func(g *echo.Group) { schedules.Routes(g, h.Schedules) }).Operator()
 	h.Catcher("w", 1, func(n int, w http.ResponseWriter) {
 		if n == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)

@@ -12,12 +12,33 @@ const (
 )
 
 // breaker is the circuit breaker of an endpoint. While it is open, the endpoint's ticks are held, and cost no attempts. After a while
-// it lets one request through; if that fails too, the next wait is twice as long. Each process has its own breakers.
+// it lets one request through; if that fails too, the next wait is twice as long. Each process has its own breakers, and writes their states
+// for the health of the endpoint.
 type breaker struct {
 	failures int
 	wait     time.Duration
 	until    time.Time // open until then; zero: closed
 	probe    time.Time // when the request that was let through has ended at the latest; zero: there is none
+}
+
+// The states of a breaker, as the API names them, in the order of how much they block.
+const (
+	breakerClosed   = "closed"
+	breakerHalfOpen = "half_open"
+	breakerOpen     = "open"
+)
+
+var breakerStates = []string{breakerClosed, breakerHalfOpen, breakerOpen}
+
+// state returns the state of a breaker: half open if its wait is over, and the next request decides.
+func (b *breaker) state(now time.Time) string {
+	switch {
+	case b.until.IsZero():
+		return breakerClosed
+	case now.Before(b.until):
+		return breakerOpen
+	}
+	return breakerHalfOpen
 }
 
 // blocks returns how long a tick is held; 0 if it may be sent. b may be nil.

@@ -23,6 +23,7 @@ func (p *Pusher) Routes(g *echo.Group) {
 	g.GET("/v1/endpoints/:name", h.endpoint, readEndpoints, web.NoQuery, web.Conditional)
 	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, endpoints, web.NoQuery, web.Conditional)
 	g.POST("/v1/endpoints/:name/secrets", h.rotateSecret, endpoints)
+	g.GET("/v1/endpoints/:name/health", h.health, tenants.Require(tenants.TenantRead), web.NoQuery)
 	g.GET("/v1/workflows/:workflow/schedules/:key/sample", h.sample, tenants.Require(tenants.SchedulesRead))
 	g.POST("/v1/endpoints/:name/test", h.tryEndpoint, endpoints, web.NoQuery, web.Timeout(LongestAnswer+postgres.QueryTimeout))
 }

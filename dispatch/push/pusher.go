@@ -77,8 +77,13 @@ func (p *Pusher) Start() { p.results.start() }
 // Watch drops the ticks of this process whenever the others count it as dead, until ctx ends.
 func (p *Pusher) Watch(ctx context.Context) { p.sender.abandonLapsed(ctx) }
 
-// Run writes what this process has in flight, until ctx ends.
-func (p *Pusher) Run(ctx context.Context) { p.writePushing(ctx) }
+// Run writes what this process has in flight, and the health of its endpoints, until ctx ends.
+func (p *Pusher) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { p.writeHealth(ctx) })
+	p.writePushing(ctx)
+	all.Wait()
+}
 
 // Close sends nothing new, waits for requests in flight until ctx ends, and writes the results.
 func (p *Pusher) Close(ctx context.Context) {

@@ -34,6 +34,7 @@ type pusher struct {
 	d       *Pusher
 	client  pushClient
 	failing ownFailures
+	health  healthBook
 }
 
 func newPusher(d *Pusher) *pusher { return &pusher{d: d, client: newPushClient(d.outbound)} }
@@ -84,7 +85,14 @@ func (p *pusher) push(ctx context.Context, batch []*Delivery) {
 	for i := range outcomes {
 		outcomes[i].Started = &started
 	}
+	p.health.note(EndpointName{e.Tenant, e.Name}, answered(outcomes[0], started), err == nil && outcomes[0].Outcome == finish.Succeeded)
 	p.d.results.add(outcomes)
+}
+
+// answered returns what is shown of a request that has ended.
+func answered(o outcome, started time.Time) Answered {
+	now := time.Now()
+	return Answered{At: now.UTC().Truncate(time.Millisecond), TickID: o.id, Status: o.Status, TookMS: now.Sub(started).Milliseconds(), Error: o.Err}
 }
 
 // putOff holds a batch that was not sent because of a failure of ours.

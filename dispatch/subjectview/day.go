@@ -127,6 +127,7 @@ var troubles = []struct {
 	{"missed", []string{"missed"}},
 	{"skipped", []string{"skipped", "cancelled", "excluded", "dst_gap"}},
 	{"paused", []string{"paused"}},
+	{"held", []string{"held"}},
 	{"late", nil},
 	{"unknown", []string{"unknown"}},
 }

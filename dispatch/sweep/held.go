@@ -26,7 +26,7 @@ const anyHeld = `SELECT EXISTS (SELECT FROM workflow WHERE held_at IS NOT NULL)`
 // the cohort due again: it waits for this sweep, because both take the lock of parking. A cohort whose tenant is being changed is looked at
 // again soon.
 func (p *pass) setAside(ctx context.Context, all []*due) ([]*due, error) {
-	if !p.held || len(all) == 0 {
+	if !p.aside.held || len(all) == 0 {
 		return all, nil
 	}
 	held, err := p.heldOf(ctx, all)

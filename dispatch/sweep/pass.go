@@ -25,7 +25,6 @@ type pass struct {
 	shard   int16
 	now     time.Time // the database's clock, read under the lock
 	from    dueLook   // where reading due cohorts began
-	held    bool      // some workflow is held
 	timings *cohorts.Timings
 	fair    *fairness
 	aside   aside
@@ -46,7 +45,7 @@ type delayedRun struct {
 
 func (s *Sweeper) newPass(tx pgx.Tx, shard int16, f *found) *pass {
 	return &pass{
-		tx: tx, shard: shard, now: f.now, from: f.from, held: f.held, timings: s.timings, fair: s.fair, aside: aside{log: s.log, rarely: s.rarely},
+		tx: tx, shard: shard, now: f.now, from: f.from, timings: s.timings, fair: s.fair, aside: aside{log: s.log, rarely: s.rarely, held: f.held},
 		chunks: chunk.NewBatch(shard), turns: turns{next: map[tenants.ID]time.Time{}, joined: map[tenants.ID]bool{}},
 	}
 }

@@ -23,6 +23,7 @@ type aside struct {
 	broken []int64 // cannot be computed, and are quarantined
 	early  []int64 // are put off
 	until  []time.Time
+	held   bool // some workflow is held
 }
 
 // leave adds a cohort that cannot be computed. It is put off if a newer program wrote it, and quarantined otherwise.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -50,6 +51,18 @@ func (c *clearing) clearPauses(ctx context.Context) (int64, error) {
 			WHERE recorded_at < (SELECT `+postgres.Now+`) - $1::interval
 			ORDER BY recorded_at
 			LIMIT $2))`, operations.KeptFor, record.MostCleared)
+}
+
+// clearHealth deletes the health of endpoints that have had no request for long.
+func (c *clearing) clearHealth(ctx context.Context) (int64, error) {
+	return c.clear(ctx, `
+		DELETE FROM endpoint_health
+		WHERE ctid = ANY (ARRAY (
+			SELECT ctid
+			FROM endpoint_health
+			WHERE at < (SELECT `+postgres.Now+`) - $1::interval
+			ORDER BY at
+			LIMIT $2))`, push.HealthKept, record.MostCleared)
 }
 
 func (c *clearing) clearSyncs(ctx context.Context) (int64, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // completion marks schedules that have come to their end.
@@ -52,6 +53,13 @@ func (c *completion) completeSome(ctx context.Context) (n int64, err error) {
 			SET status = 'completed', cohort_id = NULL, paused_at = NULL, paused_until = NULL
 			FROM unnest($1::int[], $2::bigint[]) AS o (tenant_id, id)
 			WHERE s.tenant_id = o.tenant_id AND s.id = o.id`, owners, ids)
+		b.Queue(`
+			INSERT INTO notice_delta (tenant_id, event, cause, n, schedule_id)
+			SELECT s.tenant_id, $3::text, s.workflow, count(*), min(s.id)
+			FROM (SELECT n.id FROM (SELECT DISTINCT id FROM unnest($1::int[]) AS d (id)) n WHERE `+tenants.SubscribedEach("n.id", "$3::text")+` OFFSET 0) t
+			CROSS JOIN LATERAL (SELECT o.id FROM unnest($1::int[], $2::bigint[]) AS o (tenant_id, id) WHERE o.tenant_id = t.id OFFSET 0) o
+			CROSS JOIN LATERAL (SELECT tenant_id, id, workflow FROM schedule WHERE tenant_id = t.id AND id = o.id OFFSET 0) s
+			GROUP BY s.tenant_id, s.workflow`, owners, ids, tenants.ScheduleCompleted)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	if err != nil {

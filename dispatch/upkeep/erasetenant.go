@@ -26,7 +26,7 @@ var holdings = []string{
 	"tick", "attempt", "tick_time", "dead_letter", "revision", "label",
 	"subject_profile", "erasure", "calendar", "calendar_revision", "operation", "operation_pause", "sync_line", "sync",
 	"notice_delta", "notice", "event", "workflow", "endpoint", "wake", "api_key", "idempotency", "allowance", "bucket", "audit",
-	"push_load", "tally_delta", "tally", "inactive_delta", "inactive", "daily_use_delta", "daily_use",
+	"push_load", "endpoint_health", "tally_delta", "tally", "inactive_delta", "inactive", "daily_use_delta", "daily_use",
 }
 
 const (

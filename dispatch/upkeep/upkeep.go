@@ -70,6 +70,7 @@ func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartit
 		{in: dispatches, Name: "clear rates", every: upkeepEvery, Limit: taskLimit, Some: whole(clearing.clearRates)},
 		{in: dispatches, Name: "clear operations", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearOperations)},
 		{in: dispatches, Name: "clear pauses of operations", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearPauses)},
+		{in: dispatches, Name: "clear health of endpoints", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearHealth)},
 		{in: dispatches, Name: "clear syncs", every: upkeepEvery, Limit: taskLimit, Some: Full(20*record.MostCleared, clearing.clearSyncs)},
 		{in: dispatches, Name: "finish erasures", every: upkeepEvery, Limit: time.Minute, Some: whole(finishErasures(c.Erase, eraser))},
 		{in: dispatches && c.Uses != nil, Name: "look at quotas", every: events.QuotaLook, Limit: events.QuotaLookFor, Some: c.Events.LookAtQuotas},

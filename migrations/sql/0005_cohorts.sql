@@ -55,7 +55,7 @@ CREATE INDEX cohort_exhausted ON cohort (shard, id) WHERE due_at IS NULL AND emp
 CREATE INDEX cohort_held ON cohort (tenant_id, workflow, shard, id) WHERE held;
 CREATE INDEX cohort_next ON cohort (tenant_id, next_at, id) WHERE ordered AND next_at IS NOT NULL;
 CREATE INDEX cohort_throttled ON cohort (shard, tenant_id, throttled_at, id) WHERE throttled_at IS NOT NULL;
-COMMENT ON TABLE cohort IS 'The schedules of one tenant, workflow, shard and missed policy that have one timing. It says when they fire next. A sweep locks its rows; a change of its members locks them too. Written by dispatch/finish, dispatch/record, dispatch/sweep, dispatch/upkeep, schedules, schedules/calendars, schedules/cohorts.';
+COMMENT ON TABLE cohort IS 'The schedules of one tenant, workflow, shard and missed policy that have one timing. It says when they fire next. A sweep locks its rows; a change of its members locks them too. Written by dispatch/control, dispatch/finish, dispatch/record, dispatch/sweep, dispatch/upkeep, schedules, schedules/calendars, schedules/cohorts.';
 COMMENT ON COLUMN cohort.next_at IS 'the nominal time that is served next, or that the run under way serves';
 COMMENT ON COLUMN cohort.due_at IS 'when the sweep looks at it again; null: it is empty or exhausted; infinity: it is throttled, or its workflow is held';
 COMMENT ON COLUMN cohort.held IS 'it was due while its workflow was held; the release makes it due again';

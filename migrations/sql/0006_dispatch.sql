@@ -244,6 +244,24 @@ CREATE INDEX push_load_of_tenant ON push_load (tenant_id);
 COMMENT ON TABLE push_load IS 'How many requests to endpoints a process has in flight for a tenant, once a second. Unlogged: a crash ends the requests too. Written by dispatch/push, dispatch/upkeep.';
 COMMENT ON COLUMN push_load.busiest IS 'the requests of them that go to the busiest endpoint';
 
+CREATE UNLOGGED TABLE endpoint_health (
+  tenant_id  int              NOT NULL,
+  endpoint   text COLLATE "C" NOT NULL,
+  process_id bigint           NOT NULL,
+  at         timestamptz      NOT NULL,
+  breaker    text             NOT NULL,
+  open_until timestamptz,
+  queued     int              NOT NULL,
+  in_flight  int              NOT NULL,
+  minutes    json             NOT NULL,
+  last       json             NOT NULL,
+  PRIMARY KEY (tenant_id, endpoint, process_id)
+) WITH (fillfactor = 50);
+CREATE INDEX endpoint_health_old ON endpoint_health (at);
+COMMENT ON TABLE endpoint_health IS 'How an endpoint has answered a process lately, at most once a second. It outlives the process. Unlogged: after a crash of the server it is counted anew. Written by dispatch/push, dispatch/upkeep.';
+COMMENT ON COLUMN endpoint_health.minutes IS 'requests of the last quarter of an hour by minute: at (minutes since 1970), s (succeeded), f (failed), t (by how long they took)';
+COMMENT ON COLUMN endpoint_health.last IS 'the last requests: at, tick_id, status, took_ms, error';
+
 CREATE TABLE ready (
   tenant_id int              NOT NULL,
   workflow  text COLLATE "C" NOT NULL,

@@ -49,7 +49,7 @@ CREATE TABLE notice_delta (
   xact        xid8             NOT NULL DEFAULT pg_current_xact_id()
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX notice_delta_xact ON notice_delta (xact);
-COMMENT ON TABLE notice_delta IS 'One thing that happened and that an endpoint of the tenant wants to know. The transaction in which it happens appends it; the notices fold it in. Written by dispatch/finish, dispatch/push, tenants.';
+COMMENT ON TABLE notice_delta IS 'One thing that happened and that an endpoint of the tenant wants to know. The transaction in which it happens appends it; the notices fold it in. Written by dispatch/finish, dispatch/push, dispatch/upkeep, tenants.';
 COMMENT ON COLUMN notice_delta.schedule_id IS 'with nominal_at and seq: the schedule or tick concerned';
 
 CREATE TABLE notice (

@@ -30,3 +30,15 @@ func (h endpointHandler) sample(c echo.Context) error {
 	}
 	return web.Answer(c, http.StatusOK, s)
 }
+
+func (h endpointHandler) health(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	health, err := h.Health(c.Request().Context(), tenants.From(c), name)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, health)
+}

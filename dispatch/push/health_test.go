@@ -1,0 +1,83 @@
+package push_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/dispatchtest"
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/push"
+)
+
+const healthPath = "/v1/endpoints/w/health"
+
+// The health of an endpoint counts requests, tells the last answers, and shows what another process does too.
+func TestTheHealthOfAnEndpoint(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	c := h.Open(h.Dispatch).Operator()
+	h.Catcher("w", 1, func(n int, w http.ResponseWriter) {
+		if n == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte("busy"))
+		}
+	})
+	h.Put("w", "k", dispatchtest.Rarely("skip"))
+	none := dispatchtest.Get[push.Health](c, 200, "GET", healthPath, "")
+	if none.State != "enabled" || none.Breaker != "closed" || len(none.Minutes) != 0 || len(none.Last) != 0 {
+		t.Errorf("without a request it is %+v", none)
+	}
+	h.Start(h.Dispatch)
+	tick := dispatchtest.Get[history.Tick](c, 202, "POST", dispatchtest.Trigger, "")
+	var got push.Health
+	dispatchtest.Until(t, "both requests are counted, and nothing is under way", func() bool {
+		got = dispatchtest.Get[push.Health](c, 200, "GET", healthPath, "")
+		return len(got.Last) == 2 && got.InFlight == 0
+	})
+	var succeeded, failed int64
+	for _, m := range got.Minutes {
+		succeeded, failed = succeeded+m.Succeeded, failed+m.Failed
+		if m.P50MS < 1 || m.P99MS < m.P50MS || m.At.Second() != 0 {
+			t.Errorf("got %+v", m)
+		}
+	}
+	if succeeded != 1 || failed != 1 {
+		t.Errorf("got %+v", got.Minutes)
+	}
+	if good, bad := got.Last[0], got.Last[1]; *good.Status != 200 || good.Error != nil || *bad.Status != 503 || *bad.Error != "the endpoint answered 503: busy" || good.TickID != tick.TickID {
+		t.Errorf("got %+v", got.Last)
+	}
+	h.Exec(`
+		INSERT INTO endpoint_health (tenant_id, endpoint, process_id, at, breaker, open_until, queued, in_flight, minutes, last)
+		SELECT tenant_id, endpoint, 999, clock_timestamp(), 'open', clock_timestamp() + interval '1 minute', 7, 3, minutes, '[]' FROM endpoint_health`)
+	got = dispatchtest.Get[push.Health](c, 200, "GET", healthPath, "")
+	if got.Breaker != "open" || got.OpenUntil == nil || got.Queued != 7 || got.InFlight != 3 || got.Minutes[0].Succeeded+got.Minutes[0].Failed < 2 || len(got.Last) != 2 {
+		t.Errorf("two processes show %+v", got)
+	}
+	h.Exec(`UPDATE endpoint_health SET at = clock_timestamp() - interval '1 minute' WHERE process_id = 999`)
+	if got = dispatchtest.Get[push.Health](c, 200, "GET", healthPath, ""); got.Breaker != "closed" || got.Queued != 0 {
+		t.Errorf("a silent process counts: %+v", got)
+	}
+	h.Exec(`UPDATE endpoint_health SET at = clock_timestamp() - interval '2 hours' WHERE process_id = 999`)
+	dispatchtest.Until(t, "old health is deleted", func() bool { return h.Number(`SELECT count(*) FROM endpoint_health WHERE process_id = 999`) == 0 })
+	c.Refused(404, "not_found", "", "GET", "/v1/endpoints/none/health", "")
+}
+
+// An open breaker is shown, with the time until which it is open.
+func TestTheHealthShowsAnOpenBreaker(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	c := h.Open(h.Dispatch).Operator()
+	h.Catcher("w", 1, func(_ int, w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) })
+	h.Fire("w", 12, 2)
+	h.Start(h.Dispatch)
+	var got push.Health
+	dispatchtest.Until(t, "the breaker is open", func() bool {
+		got = dispatchtest.Get[push.Health](c, 200, "GET", healthPath, "")
+		return got.Breaker == "open"
+	})
+	if got.OpenUntil == nil || time.Until(*got.OpenUntil) > time.Minute {
+		t.Errorf("got %+v", got)
+	}
+}
