@@ -21,6 +21,27 @@ import (
 // DeadReplayParams ask for the dead letters of a filter to be delivered again. The zero Filter picks all.
 type DeadReplayParams struct {
 	Filter history.DeadFilter `json:"filter,omitzero"`
+	DryRun bool               `json:"dry_run,omitempty"` // nothing is delivered: the answer tells what would be
+}
+
+// DeadReplayPreview is what a replay would deliver again now: how many ticks, and the latest of them.
+type DeadReplayPreview struct {
+	Matched int64          `json:"matched"`
+	Sample  []history.Tick `json:"sample"`
+}
+
+const mostDeadSampled = 20
+
+// PreviewReplayDead returns what ReplayDead would deliver again.
+func (c *Control) PreviewReplayDead(ctx context.Context, tenant tenants.ID, f history.DeadFilter) (out DeadReplayPreview, err error) {
+	if err := f.Check(); err != nil {
+		return out, err
+	}
+	if out.Matched, err = c.history.CountDead(ctx, tenant, f); err != nil {
+		return out, err
+	}
+	out.Sample, _, err = c.history.DeadLetters(ctx, tenant, f, mostDeadSampled, "")
+	return out, err
 }
 
 const (

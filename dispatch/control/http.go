@@ -115,6 +115,13 @@ func (h controlHandler) replayDead(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if p.DryRun {
+		preview, err := h.PreviewReplayDead(c.Request().Context(), tenants.From(c), p.Filter)
+		if err != nil {
+			return err
+		}
+		return web.Answer(c, http.StatusOK, preview)
+	}
 	request, err := once.Of(c)
 	if err != nil {
 		return err

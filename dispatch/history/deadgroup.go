@@ -43,20 +43,10 @@ func (r *Reader) DeadGroups(ctx context.Context, tenant tenants.ID, f DeadFilter
 		return all, err
 	}
 	args := []any{tenant, f.since(), f.Until(), retention, mostGrouped, mostDeadGroups + 1}
-	where := ""
-	for column, value := range map[string]string{"workflow": f.Workflow, "key": f.Key} {
-		if value != "" {
-			args = append(args, value)
-			where += fmt.Sprintf(" AND %s = $%d", column, len(args))
-		}
-	}
+	source, args := f.source(args, `nominal_at >= $2 AND nominal_at < $3 AND failed_at > `+postgres.Now+` - $4::interval`, "$5")
 	rows, _ := r.api.Query(ctx, `
 		WITH latest AS MATERIALIZED (
-			SELECT workflow, error, nominal_at, schedule_id, seq
-			FROM dead_letter
-			WHERE tenant_id = $1 AND nominal_at >= $2 AND nominal_at < $3 AND failed_at > `+postgres.Now+` - $4::interval`+where+`
-			ORDER BY nominal_at DESC, schedule_id DESC, seq DESC
-			LIMIT $5
+			SELECT workflow, error, nominal_at, schedule_id, seq FROM (`+source+`) dead_letter
 		)
 		SELECT workflow, (SELECT endpoint FROM workflow w WHERE w.tenant_id = $1 AND w.name = g.workflow), error, count, first_at, last_at, sample.id, sample.seq, looked
 		FROM (

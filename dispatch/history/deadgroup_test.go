@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/tenants"
@@ -57,6 +58,24 @@ func TestDeadLettersAreGrouped(t *testing.T) {
 		`pushed pushed "503 Service Unavailable" 3 2m0s`, `pulled - "user * is gone: try *" 2 1m0s`,
 		`pulled - "" 1 0s`, `pushed pushed "404 Not Found" 1 0s`,
 	}
+	if got, want := show("?endpoint=pushed"), []string{want[0], want[3]}; strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("of an endpoint: got %s", got)
+	}
+	if got := show("?endpoint=none"); len(got) != 0 {
+		t.Errorf("of no endpoint: got %s", got)
+	}
+	list := dispatchtest.Get[struct {
+		Items []history.Tick
+		Next  *string `json:"next_cursor"`
+	}](c, 200, "GET", "/v1/admin/dead-letters?endpoint=pushed&limit=3", "")
+	if len(list.Items) != 3 || list.Next == nil || list.Items[0].Workflow != "pushed" || !list.Items[0].Timestamp.After(list.Items[2].Timestamp) {
+		t.Errorf("got %+v", list)
+	}
+	preview := dispatchtest.Get[control.DeadReplayPreview](c, 200, "POST", "/v1/admin/dead-letters/replay", `{"filter": {"endpoint": "pushed"}, "dry_run": true}`)
+	if preview.Matched != 4 || len(preview.Sample) != 4 {
+		t.Errorf("a dry run tells %+v", preview)
+	}
+	c.Refused(422, "invalid", "/endpoint", "GET", "/v1/admin/dead-letters?endpoint=a+b", "")
 	if got := show(""); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}

@@ -75,10 +75,11 @@ func (r *Reader) Letter(ctx context.Context, db postgres.DB, tenant tenants.ID, 
 	return found[0], nil
 }
 
-// DeadFilter picks dead letters: of a workflow and a key, if these are not empty, with nominal times from From on and before To, if
-// these are not nil. The zero value picks all.
+// DeadFilter picks dead letters: of a workflow, of the workflows that push to an endpoint now, and of a key, if these are not empty, with
+// nominal times from From on and before To, if these are not nil. The zero value picks all.
 type DeadFilter struct {
 	Workflow string     `json:"workflow,omitempty"`
+	Endpoint string     `json:"endpoint,omitempty"`
 	Key      string     `json:"key,omitempty"`
 	From     *time.Time `json:"from,omitempty" null:"yes"`
 	To       *time.Time `json:"to,omitempty" null:"yes"`
@@ -86,7 +87,7 @@ type DeadFilter struct {
 
 // name returns the filter as part of a cursor's name: a cursor is valid for the same filter only.
 func (f DeadFilter) name() string {
-	return fmt.Sprintf("dead letters %q %q %d %d", f.Workflow, f.Key, f.since().Unix(), f.Until().Unix())
+	return fmt.Sprintf("dead letters %q %q %q %d %d", f.Workflow, f.Endpoint, f.Key, f.since().Unix(), f.Until().Unix())
 }
 
 func (f DeadFilter) since() (at time.Time) {
@@ -150,22 +151,8 @@ func (r *Reader) DeadBefore(ctx context.Context, db postgres.DB, tenant tenants.
 		return nil, false, err
 	}
 	args := []any{tenant, from.At, from.Schedule, from.Seq, f.since(), limit + 1, retention}
-	only := ""
-	if f.Workflow != "" {
-		args = append(args, f.Workflow)
-		only += fmt.Sprintf(" AND workflow = $%d", len(args))
-	}
-	if f.Key != "" {
-		args = append(args, f.Key)
-		only += fmt.Sprintf(" AND key = $%d", len(args))
-	}
-	rows, err := db.Query(ctx, `
-		SELECT `+record.DeadColumns+`
-		FROM dead_letter
-		WHERE tenant_id = $1 AND (nominal_at, schedule_id, seq) < ($2, $3, $4) AND nominal_at >= $5
-			AND failed_at > `+postgres.Now+` - $7::interval`+only+`
-		ORDER BY nominal_at DESC, schedule_id DESC, seq DESC
-		LIMIT $6`, args...)
+	source, args := f.source(args, `(nominal_at, schedule_id, seq) < ($2, $3, $4) AND nominal_at >= $5 AND failed_at > `+postgres.Now+` - $7::interval`, "$6")
+	rows, err := db.Query(ctx, `SELECT `+record.DeadColumns+` FROM (`+source+`) dead_letter ORDER BY nominal_at DESC, schedule_id DESC, seq DESC`, args...)
 	if err != nil {
 		return nil, false, fmt.Errorf("read dead letters: %w", err)
 	}
@@ -174,11 +161,50 @@ func (r *Reader) DeadBefore(ctx context.Context, db postgres.DB, tenant tenants.
 	return found, more, err
 }
 
+// source returns a query of the dead letters of tenant $1 that the filter picks and that fulfil a condition: the latest by nominal time, up to
+// a limit. Of an endpoint it reads so many of each workflow, by the index.
+func (f DeadFilter) source(args []any, condition, limit string) (string, []any) {
+	where := `tenant_id = $1 AND ` + condition
+	for _, only := range []struct{ column, value string }{{"workflow", f.Workflow}, {"key", f.Key}} {
+		if only.value != "" {
+			args = append(args, only.value)
+			where += fmt.Sprintf(" AND %s = $%d", only.column, len(args))
+		}
+	}
+	const order = ` ORDER BY nominal_at DESC, schedule_id DESC, seq DESC LIMIT `
+	if f.Endpoint == "" {
+		return `SELECT * FROM dead_letter WHERE ` + where + order + limit, args
+	}
+	args = append(args, f.Endpoint)
+	return fmt.Sprintf(`
+		SELECT d.*
+		FROM (SELECT name FROM workflow WHERE tenant_id = $1 AND endpoint = $%d) w
+		CROSS JOIN LATERAL (SELECT * FROM dead_letter WHERE %s AND workflow = w.name%s%s) d%s%s`, len(args), where, order, limit, order, limit), args
+}
+
+// CountDead returns how many dead letters a filter picks.
+func (r *Reader) CountDead(ctx context.Context, tenant tenants.ID, f DeadFilter) (n int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	retention, err := r.deadRetention(ctx, tenant)
+	if err != nil {
+		return 0, err
+	}
+	source, args := f.source([]any{tenant, f.since(), f.Until(), retention}, `nominal_at >= $2 AND nominal_at < $3 AND failed_at > `+postgres.Now+` - $4::interval`, "ALL")
+	if err := r.api.QueryRow(ctx, `SELECT count(*) FROM (`+source+`) dead_letter`, args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count dead letters: %w", err)
+	}
+	return n, nil
+}
+
 // Check returns the faults of a filter that is the body of a request.
 func (f DeadFilter) Check() error {
 	var errs []error
 	if f.Workflow != "" {
 		errs = append(errs, policy.CheckName("/filter/workflow", "workflow", f.Workflow))
+	}
+	if f.Endpoint != "" {
+		errs = append(errs, policy.CheckName("/filter/endpoint", "endpoint", f.Endpoint))
 	}
 	if f.Key != "" && !policy.ValidKey(f.Key) {
 		errs = append(errs, fault.Invalid("/filter/key", "a key is 1 to 256 bytes of UTF-8 without control characters"))

@@ -74,11 +74,16 @@ func checkPicks(q url.Values) error {
 
 // deadFilter reads the filter of dead letters. The query may have more parameters.
 func deadFilter(c echo.Context, more ...string) (f DeadFilter, err error) {
-	q, err := web.Query(c, append(more, "workflow", "key", "from", "to")...)
+	q, err := web.Query(c, append(more, "workflow", "endpoint", "key", "from", "to")...)
 	if err != nil {
 		return f, err
 	}
-	f = DeadFilter{Workflow: q.Get("workflow"), Key: q.Get("key")}
+	f = DeadFilter{Workflow: q.Get("workflow"), Endpoint: q.Get("endpoint"), Key: q.Get("key")}
+	if q.Has("endpoint") {
+		if err := policy.CheckName("/endpoint", "endpoint", f.Endpoint); err != nil {
+			return f, err
+		}
+	}
 	if err := checkPicks(q); err != nil {
 		return f, err
 	}
