@@ -9,7 +9,7 @@
 //
 //	buffered   it waits for another tick of its schedule to end
 //	queued     it waits for a slot of its workflow
-//	delayed    it is due later: between two attempts, or while its endpoint is held
+//	delayed    it is due later: between two attempts, or while its endpoint or its workflow is held
 //	ready      it waits for a worker
 //	running    a worker or an endpoint has it
 //
