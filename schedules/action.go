@@ -176,8 +176,14 @@ func (a *Actions) Act(ctx context.Context, tenant tenants.ID, p ActionParams, by
 	err = pgx.BeginFunc(ctx, a.Schedules.Pool, func(tx pgx.Tx) error {
 		op, replayed, err = once.Do(ctx, tx, int32(tenant), by.Once, func() (op operations.Answer, err error) {
 			begun := operations.Request{Tenant: tenant, Kind: actionsKind, Params: work, By: by.By}
-			if p.Until != nil && !p.Until.After(time.Now()) {
-				return op, fault.Invalid("/until", "%s has passed", p.Until.Format(time.RFC3339))
+			if p.Until != nil {
+				var passed bool
+				if err := tx.QueryRow(ctx, `SELECT $1::timestamptz <= `+postgres.Now, p.Until).Scan(&passed); err != nil {
+					return op, fmt.Errorf("read clock: %w", err)
+				}
+				if passed {
+					return op, fault.Invalid("/until", "%s has passed", p.Until.Format(time.RFC3339))
+				}
 			}
 			if p.Filter != nil {
 				begun.Subject = cmp.Or(p.Filter.Key, p.Filter.KeyPrefix, p.Filter.KeyContains, p.Filter.Subject)

@@ -12,9 +12,19 @@ type Explanation struct {
 	At       time.Time   `json:"at"`
 	Outcome  string      `json:"outcome"`        // "fired", "paused", "dst_gap" and so on
 	Detail   string      `json:"detail"`         // for a person; times are in the schedule's zone
+	Steps    []Step      `json:"steps"`          // the way of the tick, in its order
 	Tick     *TickRecord `json:"tick,omitempty"` // the tick of the outcome, if there is one
 	Previous *time.Time  `json:"previous"`       // nominal time of the tick before
 	Next     *time.Time  `json:"next"`           // nominal time of the tick after
+}
+
+// Step is a stage on the way of a tick. A tick that does not come ends at the stage that decides this.
+type Step struct {
+	At      time.Time `json:"at"`
+	What    string    `json:"what"` // "version", "timing", "schedule", "handed_out", "attempt" or "tick"
+	Outcome string    `json:"outcome"`
+	Detail  string    `json:"detail"`         // for a person
+	Link    string    `json:"link,omitempty"` // the route that shows more
 }
 
 // Explain returns why the schedule fired at an instant, or did not.

@@ -83,6 +83,8 @@ type TickRecord struct {
 	Subject    string `json:"subject"` // as in Tick
 
 	Timestamp       time.Time  `json:"timestamp"`        // nominal
+	LocalTime       time.Time  `json:"local_time"`       // the same instant with the offset of Timezone
+	Timezone        string     `json:"timezone"`         // by which the schedule was timed
 	State           string     `json:"state"`            // "scheduled", "running", "succeeded", "failed", "cancelled" or "skipped"
 	Reason          string     `json:"reason,omitempty"` // why it was skipped
 	Cause           string     `json:"cause"`            // as in Tick
@@ -99,7 +101,10 @@ type TickRecord struct {
 
 	Result   json.RawMessage `json:"result,omitempty"`
 	Error    string          `json:"error,omitempty"`    // error of the last attempt
+	Payload  json.RawMessage `json:"payload,omitempty"`  // only of a Tick that is read by itself
 	Attempts []Attempt       `json:"attempts,omitempty"` // those that ended, unless the first succeeded
+
+	PayloadKept *bool `json:"payload_kept,omitempty"` // false: the retention of ticks has dropped the payload
 }
 
 // Attempt is one ended attempt to deliver a tick.
@@ -107,8 +112,10 @@ type Attempt struct {
 	Attempt   int        `json:"attempt"` // from 1
 	StartedAt *time.Time `json:"started_at"`
 	EndedAt   time.Time  `json:"ended_at"`
+	TookMS    *int64     `json:"took_ms"`          // nil: its start is not known
 	Outcome   string     `json:"outcome"`          // "succeeded", "failed", "timed_out", "lost" or "cancelled"
 	Status    int        `json:"status,omitempty"` // HTTP status, if it was pushed
+	Answer    string     `json:"answer,omitempty"` // the first KiB of the endpoint's answer, if the attempt failed because of it
 	Error     string     `json:"error,omitempty"`
 	Worker    string     `json:"worker,omitempty"` // name of the worker that leased it
 }

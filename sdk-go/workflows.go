@@ -13,6 +13,7 @@ type WorkflowParams struct {
 	Endpoint   string   `json:"endpoint,omitempty"`    // the endpoint that its ticks are pushed to; empty: pulled by workers
 	Version    string   `json:"version,omitempty"`     // handed to workers as WorkflowVersion
 	MaxRunning int      `json:"max_running,omitempty"` // how many of its ticks may run at once; zero is no limit
+	State      string   `json:"state,omitempty"`       // "active" or "held"; empty: unchanged
 	Defaults   Defaults `json:"defaults,omitzero"`
 
 	FallbackTimezone string `json:"fallback_timezone,omitempty"` // the IANA zone of subjects without a profile; empty: that of the tenant
@@ -32,6 +33,7 @@ type Workflow struct {
 	Endpoint   string    `json:"endpoint"`
 	Version    string    `json:"version"`
 	MaxRunning int       `json:"max_running"`
+	State      string    `json:"state"` // "active" or "held": nothing is handed out
 	Defaults   Defaults  `json:"defaults"`
 	CreatedAt  time.Time `json:"created_at"`
 	UpdatedAt  time.Time `json:"updated_at"`
@@ -61,4 +63,15 @@ func (c *Client) Workflows(ctx context.Context) iter.Seq2[Workflow, error] {
 // DeleteWorkflow deletes a workflow. The server skips the ticks of its schedules until the workflow exists again.
 func (c *Client) DeleteWorkflow(ctx context.Context, workflow string, p ...RemoveParams) error {
 	return c.remove(ctx, removal(path("workflows", workflow), p))
+}
+
+// HoldWorkflow stops a workflow: no tick of it is handed out until ReleaseWorkflow. Its ticks wait, running ticks and retries go on, and no
+// schedule changes. It needs the scope tenant:admin.
+func (c *Client) HoldWorkflow(ctx context.Context, workflow string) (Workflow, error) {
+	return read[Workflow](ctx, c, &call{method: http.MethodPost, path: path("workflows", workflow, "hold")})
+}
+
+// ReleaseWorkflow ends a hold. What waited is handed out by the policies of the schedules. It needs the scope tenant:admin.
+func (c *Client) ReleaseWorkflow(ctx context.Context, workflow string) (Workflow, error) {
+	return read[Workflow](ctx, c, &call{method: http.MethodPost, path: path("workflows", workflow, "release")})
 }

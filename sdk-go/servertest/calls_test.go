@@ -234,3 +234,39 @@ func TestTheSDKPutsManyAtOnce(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+func TestTheSDKActsOnManySchedules(t *testing.T) {
+	t.Parallel()
+	ctx, c := t.Context(), client(t)
+	for _, key := range []string{"a", "b"} {
+		must[carillon.Schedule](t)(c.Put(ctx, "w", key, carillon.Params{Spec: carillon.Spec{Cron: carillon.Strings{"0 0 1 1 *"}}}))
+	}
+	pause := carillon.ActionParams{Action: "pause", Keys: []string{"w/a", "w/none"}, Note: "incident"}
+	if got := must[carillon.ActionPreview](t)(c.PreviewAct(ctx, pause)); got.Matched != 1 || got.Changed != 1 || len(got.Sample) != 1 || got.Sample[0].Key != "a" {
+		t.Errorf("got %+v", got)
+	}
+	ended := func(op carillon.Operation) carillon.Operation {
+		t.Helper()
+		for op.EndedAt == nil {
+			op = must[carillon.Operation](t)(c.Operation(ctx, op.ID))
+		}
+		return op
+	}
+	paused := ended(must[carillon.Operation](t)(c.Act(ctx, pause)))
+	if paused.Counts["paused"] != 1 || paused.Counts["not_found"] != 1 {
+		t.Errorf("got %+v", paused)
+	}
+	undone := ended(must[carillon.Operation](t)(c.Act(ctx, carillon.ActionParams{Action: "resume", Filter: &carillon.ActionFilter{Operation: paused.ID}})))
+	if undone.Counts["resumed"] != 1 {
+		t.Errorf("got %+v", undone)
+	}
+	if got := must[carillon.Workflow](t)(c.HoldWorkflow(ctx, "w")); got.State != "held" {
+		t.Errorf("got %+v", got)
+	}
+	if _, err := c.Trigger(ctx, "w", "a", carillon.TriggerParams{}); !errors.Is(err, carillon.ErrConflict) {
+		t.Errorf("a trigger of a held workflow: got %v", err)
+	}
+	if got := must[carillon.Workflow](t)(c.ReleaseWorkflow(ctx, "w")); got.State != "active" {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -45,6 +45,9 @@ func TestTheSDKsStructsAreTheContract(t *testing.T) {
 		"Event":          reflect.TypeFor[carillon.Event](),
 
 		"RescheduleParams": reflect.TypeFor[carillon.RescheduleParams](),
+		"ExplanationStep":  reflect.TypeFor[carillon.Step](),
+		"ActionParams":     reflect.TypeFor[carillon.ActionParams](),
+		"ActionFilter":     reflect.TypeFor[carillon.ActionFilter](),
 		"Explanation":      reflect.TypeFor[carillon.Explanation](),
 	} {
 		apitest.Struct(t, schema, typ)
