@@ -101,11 +101,11 @@ func TestRetriesGoOnWhileAWorkflowIsHeld(t *testing.T) {
 		}
 	})
 	h.Put("w", "first", dispatchtest.Rarely("skip"))
-	h.Put("w", "second", schedules.Params{Spec: calendar.Spec{At: []string{time.Now().Add(4 * time.Second).UTC().Format(time.RFC3339)}}})
 	h.Start(h.Dispatch)
 	first := dispatchtest.Get[history.Tick](c, 202, "POST", "/v1/workflows/w/schedules/first/trigger", "")
 	dispatchtest.Until(t, "the first attempt fails", func() bool { return len(catcher.Caught()) >= 1 })
 	dispatchtest.Get[schedules.Workflow](c, 200, "POST", holdPath, "")
+	h.Put("w", "second", schedules.Params{Spec: calendar.Spec{At: []string{time.Now().Add(3 * time.Second).UTC().Format(time.RFC3339)}}})
 	dispatchtest.Until(t, "the retry succeeds", func() bool {
 		return dispatchtest.Get[history.Tick](c, 200, "GET", "/v1/ticks/"+first.TickID, "").State == "succeeded"
 	})

@@ -265,7 +265,7 @@ func TestEndsOfSchedulesAndOperationsAreTold(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	r, secret := h.Listener(tenants.ScheduleCompleted, tenants.OperationEnded)
-	at := time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)
+	at := time.Now().Add(4 * time.Second).UTC().Format(time.RFC3339)
 	for _, key := range []string{"a", "b"} {
 		h.Put("w", key, schedules.Params{Spec: calendar.Spec{At: []string{at}}})
 	}
