@@ -75,6 +75,8 @@ func TestDeadLettersAreGrouped(t *testing.T) {
 	if preview.Matched != 4 || len(preview.Sample) != 4 {
 		t.Errorf("a dry run tells %+v", preview)
 	}
+	h.Exec(`INSERT INTO operation (tenant_id, kind, started_by, params) SELECT $1, 'count', 'ann', '{}' FROM generate_series(1, 100)`, h.Tenant)
+	c.Refused(409, "too_many_operations", "", "POST", "/v1/admin/dead-letters/replay", `{"filter": {"endpoint": "pushed"}}`)
 	c.Refused(422, "invalid", "/endpoint", "GET", "/v1/admin/dead-letters?endpoint=a+b", "")
 	if got := show(""); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))

@@ -83,4 +83,6 @@ func TestTheSampleOfAPushShowsNoSecret(t *testing.T) {
 	c.Refused(422, "invalid", "/at", "GET", samplePath+"?at=2020-01-01T00:00:00Z", "")
 	c.Refused(422, "invalid", "/at", "GET", samplePath+"?at=soon", "")
 	c.Refused(404, "not_found", "", "GET", "/v1/workflows/w/schedules/none/sample", "")
+	h.Exec(`UPDATE schedule SET status = 'completed', cohort_id = NULL, spec = '{"at":["2020-01-01T00:00:00Z"]}' WHERE key = 'k'`)
+	c.Refused(409, "not_active", "", "GET", samplePath, "")
 }
