@@ -16,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/events"
+	"github.com/carillonhq/carillon/dispatch/expect"
 	"github.com/carillonhq/carillon/dispatch/explain"
 	"github.com/carillonhq/carillon/dispatch/finish"
 	"github.com/carillonhq/carillon/dispatch/history"
@@ -25,11 +26,13 @@ import (
 	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/sweep"
+	"github.com/carillonhq/carillon/dispatch/tail"
 	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
@@ -48,6 +51,7 @@ type Config struct {
 	Keyset     *keyset.Keyset // that endpoints' secrets are sealed with; nil: they are stored in the clear
 	Log        *slog.Logger
 	Metrics    *Metrics
+	Traces     *trace.Tracer      // makes spans; may be nil
 	Name       string             // of this process, for people
 	Version    string             // of its program, likewise
 	Serves     bool               // it serves the API
@@ -113,9 +117,10 @@ func New(c Config) (*Dispatch, error) {
 		Member:   cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Version: c.Version, Serving: c.Serves, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck}),
 	}
 	rarely := new(loop.Rarely)
-	d.Reader = history.New(history.Config{API: c.API, IDs: c.IDs, Cursors: c.Cursors, Quotas: c.Quotas, Timings: c.Timings})
+	live := tail.New(c.Pool, c.Log)
+	d.Reader = history.New(history.Config{API: c.API, IDs: c.IDs, Cursors: c.Cursors, Quotas: c.Quotas, Timings: c.Timings, Tail: live})
 	d.Explainer = explain.New(explain.Config{API: c.API, Timings: c.Timings, History: d.Reader})
-	d.Finisher = finish.New(finish.Config{Pool: c.Pool, Timings: c.Timings, Log: c.Log, Pause: c.Pause})
+	d.Finisher = finish.New(finish.Config{Pool: c.Pool, Timings: c.Timings, Tail: live, Traces: c.Traces, Log: c.Log, Pause: c.Pause})
 	d.Pusher = push.New(push.Config{
 		Pool: c.Pool, API: c.API, Timings: c.Timings, Quotas: c.Quotas, Cursors: c.Cursors, Keyset: c.Keyset, Outbound: c.Outbound, PushBytes: c.PushBytes,
 		Member: d.Member, Messages: d.Messages, Finish: d.Finisher, Rarely: rarely, Metrics: c.Metrics.push, Log: c.Log,
@@ -139,7 +144,7 @@ func New(c Config) (*Dispatch, error) {
 	d.Events = events.New(events.Config{Pool: c.Pool, IDs: c.IDs, Horizon: d.Horizon, Push: d.Pusher, Uses: c.Uses, Log: c.Log})
 	d.Keeper = upkeep.New(upkeep.Config{
 		Pool: c.Pool, IDs: c.IDs, Timings: c.Timings, Quotas: c.Quotas, Operations: c.Operations, Sweeps: c.Sweeps, Dispatches: c.Dispatches, Horizon: d.Horizon,
-		Unopened: d.unopened, Idle: d.idle, Sweep: d.Sweeper, Finish: d.Finisher, Push: d.Pusher, Events: d.Events, Control: d.Control, Rarely: rarely,
+		Unopened: d.unopened, Idle: d.idle, Sweep: d.Sweeper, Finish: d.Finisher, Push: d.Pusher, Events: d.Events, Expect: expect.New(c.Pool, c.Metrics.expect), Control: d.Control, Rarely: rarely,
 		Settle: c.Settle, Uses: c.Uses, Erase: c.Erase, Metrics: c.Metrics.upkeep, Log: c.Log,
 	})
 	if !c.Dispatches {
@@ -180,7 +185,10 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
 	d.startAll(run,
-		func(ctx context.Context) { d.notifier.Listen(ctx, d.config.Pool, d.config.Log, d.Opener.OfferNotified) },
+		func(ctx context.Context) {
+			d.notifier.Listen(ctx, d.config.Pool, d.config.Log, d.Opener.OfferNotified, map[string]func(string){tail.WatchChannel: d.Finisher.Tail.Watch})
+		},
+		d.Finisher.Tail.Run,
 		d.Pusher.Watch, d.Member.Beat,
 		func(ctx context.Context) { d.notifier.Tell(ctx, d.config.Pool, d.config.Log) },
 		d.Leases.Watch, d.Finisher.Watch, d.Sweeper.Watch,

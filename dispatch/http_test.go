@@ -94,7 +94,7 @@ func TestTriggerOverHTTP(t *testing.T) {
 		t.Errorf("a paused schedule that is triggered: got %+v", got)
 	}
 	c.Refused(404, "not_found", "", "POST", "/v1/workflows/w/schedules/absent/trigger", "")
-	c.Refused(413, "payload_too_large", "", "POST", dispatchtest.Trigger, `{"payload": "`+strings.Repeat("x", 70_000)+`"}`)
+	c.Refused(413, "payload_too_large", "/payload", "POST", dispatchtest.Trigger, `{"payload": "`+strings.Repeat("x", 70_000)+`"}`)
 	c.Refused(422, "wrong_type", "/at", "POST", dispatchtest.Trigger, `{"at": 1}`)
 	c.Refused(400, "unknown_field", "/when", "POST", dispatchtest.Trigger, `{"when": 1}`)
 	c.Refused(415, "unsupported_media_type", "", "POST", dispatchtest.Trigger, "payload", "Content-Type", "text/plain")

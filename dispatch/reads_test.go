@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/dispatch/lease"
+	"github.com/carillonhq/carillon/dispatch/tail"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/operations"
@@ -174,6 +176,7 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	provokeRetention(h)
 	goOn := provoke(h)
 	h.Start(d)
+	followTicks(h, "a")
 	poll(h, d, "idle")
 	goOn()
 	texts := unaskedSQL(t, "dispatch.Dispatch.Start", "open.worker.Work", "upkeep.worker.Work", "subjects.Erasures.FinishErasures")
@@ -198,6 +201,16 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	dispatchtest.Until(t, "all schedules of the herd are completed, but for the first, which belongs to the key that is erased", func() bool {
 		return h.Number(`SELECT count(*) FROM schedule WHERE tenant_id = $1 AND workflow = 'herd' AND key <> 'first' AND status = 'completed'`, h.Tenant) == 299
 	})
+}
+
+// followTicks follows the ticks of a workflow, as a client of another process does, until the test ends.
+func followTicks(h *dispatchtest.Carillon, workflow string) {
+	h.T.Helper()
+	_, leave, err := tail.New(h.Pool, slog.New(slog.DiscardHandler)).Follow(h.T.Context(), h.Tenant, tail.Filter{Workflow: workflow})
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	h.T.Cleanup(leave)
 }
 
 // poll waits for ticks of a workflow through a process until the test ends, or for 20 s.

@@ -179,7 +179,7 @@ func (s *source) parts(e ast.Expr) []string {
 }
 
 func cut(text string) (parts []string) {
-	for _, part := range regexp.MustCompile(`%[ds]|\b(TENANT|DAY|FROM_I|SHARD|FLOOR|LOWER|STUCK)\b`).Split(strings.Join(strings.Fields(text), " "), -1) {
+	for _, part := range regexp.MustCompile(`%[ds]|\b(TENANT|MOMENT|FROM_I|SHARD|FLOOR|LOWER|STUCK)\b`).Split(strings.Join(strings.Fields(text), " "), -1) {
 		if part = strings.TrimSpace(part); part != "" {
 			parts = append(parts, part)
 		}

@@ -120,7 +120,7 @@ func check(ctx context.Context, c *carillon.Client, plan []*planned, l *ledger, 
 func settled(ctx context.Context, c *carillon.Client, p *planned, deadline time.Time) ([]carillon.TickRecord, error) {
 	for {
 		var history []carillon.TickRecord
-		for t, err := range c.Ticks(ctx, p.workflow, p.key, carillon.TickFilter{}) {
+		for t, err := range c.Schedules.Ticks(ctx, p.workflow, p.key, carillon.TickFilter{}) {
 			if err != nil {
 				return nil, err
 			}

@@ -257,13 +257,13 @@ func (c *churning) changeOne(ctx context.Context, s *churned) error {
 	s.changes = append(s.changes, now)
 	switch now.kind {
 	case upserted, retimed, created:
-		stored, err = c.client.Put(ctx, churnWorkflow, s.key, c.params(s, now.cadence, len(s.changes)))
+		stored, err = c.client.Schedules.Put(ctx, churnWorkflow, s.key, c.params(s, now.cadence, len(s.changes)))
 	case paused:
-		stored, err = c.client.Pause(ctx, churnWorkflow, s.key, carillon.PauseParams{})
+		stored, err = c.client.Schedules.Pause(ctx, churnWorkflow, s.key, carillon.PauseParams{})
 	case resumed:
-		stored, err = c.client.Resume(ctx, churnWorkflow, s.key, carillon.ResumeParams{})
+		stored, err = c.client.Schedules.Resume(ctx, churnWorkflow, s.key, carillon.ResumeParams{})
 	case deleted:
-		err = c.client.Delete(ctx, churnWorkflow, s.key, carillon.DeleteParams{})
+		err = c.client.Schedules.Delete(ctx, churnWorkflow, s.key, carillon.DeleteParams{})
 	}
 	last := &s.changes[len(s.changes)-1]
 	last.ended, last.version = time.Now(), stored.Version

@@ -21,7 +21,7 @@ func putAll(ctx context.Context, c *carillon.Client, plan []*planned, step func(
 	for i, p := range plan {
 		writers.Go(func() error {
 			p.params.Payload = p.payload
-			s, err := c.Put(ctx, p.workflow, p.key, p.params)
+			s, err := c.Schedules.Put(ctx, p.workflow, p.key, p.params)
 			if err != nil {
 				return fmt.Errorf("put %s: %w", p.key, err)
 			}

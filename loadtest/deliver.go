@@ -152,9 +152,9 @@ func (d *deliveries) serve(ctx context.Context, name string, batch int, h http.H
 		_ = server.Close()
 		<-done
 	}
-	_, err = d.client.PutEndpoint(ctx, name, carillon.EndpointParams{URL: "http://" + listener.Addr().String(), Batch: batch})
+	_, err = d.client.Endpoints.Put(ctx, name, carillon.EndpointParams{URL: "http://" + listener.Addr().String(), Batch: batch})
 	if err == nil {
-		_, err = d.client.PutWorkflow(ctx, name, carillon.WorkflowParams{Endpoint: name})
+		_, err = d.client.Workflows.Put(ctx, name, carillon.WorkflowParams{Endpoint: name})
 	}
 	if err != nil {
 		stop()
@@ -165,7 +165,7 @@ func (d *deliveries) serve(ctx context.Context, name string, batch int, h http.H
 
 // put stores the schedules of a workflow.
 func (d *deliveries) put(ctx context.Context, workflow string) error {
-	sum, err := d.client.Bulk(ctx, func(yield func(carillon.BulkLine) bool) {
+	sum, err := d.client.Schedules.PutAll(ctx, func(yield func(carillon.BulkLine) bool) {
 		for i := range d.n {
 			line := carillon.BulkLine{Workflow: workflow, Key: fmt.Sprintf("user_%07d", i)}
 			line.Spec = carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", i%10, farOff)}}

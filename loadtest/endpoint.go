@@ -26,7 +26,7 @@ func openEndpoint(ctx context.Context, c *carillon.Client, name string, l *ledge
 	if err != nil {
 		return nil, err
 	}
-	stored, err := c.PutEndpoint(ctx, name, carillon.EndpointParams{URL: "http://" + listener.Addr().String() + "/ticks"})
+	stored, err := c.Endpoints.Put(ctx, name, carillon.EndpointParams{URL: "http://" + listener.Addr().String() + "/ticks"})
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}

@@ -121,7 +121,7 @@ func (d *deliveries) putOn(ctx context.Context) *puts {
 		for i := 0; ctx.Err() == nil; i++ {
 			key := fmt.Sprintf("put_%06d", i)
 			limited, end := context.WithTimeout(ctx, failPutWithin)
-			if _, err := d.client.Put(limited, putWorkflow, key, carillon.Params{Spec: spec}); err == nil {
+			if _, err := d.client.Schedules.Put(limited, putWorkflow, key, carillon.Params{Spec: spec}); err == nil {
 				p.acknowledged = append(p.acknowledged, key)
 			}
 			end()

@@ -50,7 +50,7 @@ func grow(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, err
 	}
 	templates := min(readTemplates, o.scaled(growSizes[0].stored))
-	if err := putTemplates(ctx, at, templates, asleep); err != nil {
+	if err := putTemplates(ctx, at, templates, readWorkflow, asleep); err != nil {
 		return nil, err
 	}
 	stored := templates

@@ -44,9 +44,9 @@ func held(ctx context.Context, o options, p *progress) (*report, error) {
 
 // holdEndpoint holds the endpoint and changes nothing else of it.
 func (d *deliveries) holdEndpoint(ctx context.Context) error {
-	e, err := d.client.Endpoint(ctx, heldName)
+	e, err := d.client.Endpoints.Get(ctx, heldName)
 	if err == nil {
-		_, err = d.client.PutEndpoint(ctx, heldName, carillon.EndpointParams{URL: e.URL, Batch: e.Batch, State: "held"})
+		_, err = d.client.Endpoints.Put(ctx, heldName, carillon.EndpointParams{URL: e.URL, Batch: e.Batch, State: "held"})
 	}
 	return err
 }
@@ -117,12 +117,12 @@ func (d *deliveries) heldRows(ctx context.Context) (n int64, err error) {
 // letGo enables the endpoint, and notes how soon all ticks are delivered and recorded.
 func (d *deliveries) letGo(ctx context.Context) error {
 	d.came.Store(0)
-	e, err := d.client.Endpoint(ctx, heldName)
+	e, err := d.client.Endpoints.Get(ctx, heldName)
 	if err != nil {
 		return err
 	}
 	enabled := time.Now()
-	if _, err := d.client.PutEndpoint(ctx, heldName, carillon.EndpointParams{URL: e.URL, Batch: e.Batch, State: "enabled"}); err != nil {
+	if _, err := d.client.Endpoints.Put(ctx, heldName, carillon.EndpointParams{URL: e.URL, Batch: e.Batch, State: "enabled"}); err != nil {
 		return err
 	}
 	if _, err := d.server.await(ctx, heldWithin, func() bool { return d.came.Load() > 0 }); err != nil {

@@ -29,7 +29,7 @@ const (
 func punctual(ctx context.Context, o options, p *progress) (*report, error) {
 	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error {
 		n := o.scaled(lateStored)
-		if err := fill(ctx, d.at, n, p); err != nil {
+		if err := fill(ctx, d.at, n, readWorkflow, p); err != nil {
 			return fmt.Errorf("load schedules: %w", err)
 		}
 		p.say("%d schedules stored", n)
@@ -74,7 +74,7 @@ func punctual(ctx context.Context, o options, p *progress) (*report, error) {
 // steady stores schedules that fire at a constant rate from one moment to another, and not after it.
 func (d *deliveries) steady(ctx context.Context, from, to time.Time) error {
 	n := lateRate * lateEvery
-	sum, err := d.client.Bulk(ctx, func(yield func(carillon.BulkLine) bool) {
+	sum, err := d.client.Schedules.PutAll(ctx, func(yield func(carillon.BulkLine) bool) {
 		for i := range n {
 			line := carillon.BulkLine{Workflow: lateWorkflow, Key: fmt.Sprintf("user_%08d", i)}
 			line.Spec = carillon.Spec{

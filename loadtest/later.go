@@ -169,12 +169,12 @@ func (y *year) begin(ctx context.Context, n int) error {
 	y.p.say("%d triggers of %d schedules", len(y.reminders), len(y.schedules))
 	err := y.each(ctx, len(y.schedules), func(ctx context.Context, i int) error {
 		key := y.schedules[i].key
-		if _, err := y.client.PutSubject(ctx, key, carillon.SubjectParams{Timezone: "Europe/Berlin"}); err != nil {
+		if _, err := y.client.Subjects.Put(ctx, key, carillon.SubjectParams{Timezone: "Europe/Berlin"}); err != nil {
 			return err
 		}
 		params := carillon.Params{Spec: carillon.Spec{Timezone: "@subject", Cron: carillon.Strings{"0 12 29 2 *"}}}
 		params.Policy.Overlap, params.Policy.MaxLateness = "allow_all", "1w"
-		_, err := y.client.Put(ctx, laterWorkflow, key, params)
+		_, err := y.client.Schedules.Put(ctx, laterWorkflow, key, params)
 		return err
 	})
 	if err != nil {
@@ -182,7 +182,7 @@ func (y *year) begin(ctx context.Context, n int) error {
 	}
 	return y.each(ctx, len(y.reminders), func(ctx context.Context, i int) error {
 		r := y.reminders[i]
-		made, err := y.client.Trigger(ctx, laterWorkflow, r.of.key, carillon.TriggerParams{At: r.at.Format(time.RFC3339)})
+		made, err := y.client.Schedules.Trigger(ctx, laterWorkflow, r.of.key, carillon.TriggerParams{At: r.at.Format(time.RFC3339)})
 		r.id = made.TickID
 		return err
 	})
@@ -213,15 +213,15 @@ func (y *year) change(ctx context.Context, day int) error {
 		var err error
 		switch day {
 		case s.pause:
-			_, err = y.client.Pause(ctx, laterWorkflow, s.key, carillon.PauseParams{})
+			_, err = y.client.Schedules.Pause(ctx, laterWorkflow, s.key, carillon.PauseParams{})
 		case s.resume:
-			_, err = y.client.Resume(ctx, laterWorkflow, s.key, carillon.ResumeParams{})
+			_, err = y.client.Schedules.Resume(ctx, laterWorkflow, s.key, carillon.ResumeParams{})
 		}
 		if err == nil && day == s.zone {
-			_, err = y.client.PutSubject(ctx, s.key, carillon.SubjectParams{Timezone: "Asia/Kathmandu"})
+			_, err = y.client.Subjects.Put(ctx, s.key, carillon.SubjectParams{Timezone: "Asia/Kathmandu"})
 		}
 		if err == nil && day == s.deletion {
-			err = y.client.Delete(ctx, laterWorkflow, s.key, carillon.DeleteParams{})
+			err = y.client.Schedules.Delete(ctx, laterWorkflow, s.key, carillon.DeleteParams{})
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.key, err)
@@ -229,7 +229,7 @@ func (y *year) change(ctx context.Context, day int) error {
 	}
 	for _, r := range y.reminders {
 		if r.cancel == day && (r.of.deletion < 0 || day < r.of.deletion) {
-			if _, err := y.client.CancelTick(ctx, r.id); err != nil {
+			if _, err := y.client.Ticks.Cancel(ctx, r.id); err != nil {
 				return fmt.Errorf("cancel %s: %w", r.id, err)
 			}
 		}
@@ -299,7 +299,7 @@ func (y *year) judge(ctx context.Context) (*report, error) {
 	wrong, early, late, states := 0, 0, 0, map[string]int{}
 	err := y.each(ctx, len(y.reminders), func(ctx context.Context, i int) error {
 		r := y.reminders[i]
-		got, err := y.client.Tick(ctx, r.id)
+		got, err := y.client.Ticks.Get(ctx, r.id)
 		if err != nil {
 			return err
 		}

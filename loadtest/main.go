@@ -88,11 +88,15 @@ var scenarios = []scenario{
 	{"single", "20,000 schedules upserted one by one by 32 clients, against one bare SQL statement on 32 connections", single},
 	{"read", "5,000,000 schedules stored: lists by every filter, get, upcoming and preview at 50 requests a second", read},
 	{"subjects", "200,000 profiles against as many schedules in bulk; then 1,000,000 stored: overviews and explanations at 50 requests a second", subjects},
+	{"operator", "1,000,000 schedules and 3,000,000 ticks stored: every read of an operator, hold and release, and a bulk pause that is undone", operator},
+	{"console", "1,000,000 schedules and 3,000,000 ticks stored: the pages of the console in Chromium, its filter, and its tail of 120,000 ticks", consoled},
 	{"later", "10,000 triggers for later over a year of a shifted clock, with pauses, deletions, zone changes, cancels and kills", later},
 	{"floor", "the floor: a scheduler with one row for each schedule and one job for each firing", floor},
 	{"herd", "1,000,000 schedules of one tenant due at one instant, swept and opened, against the floor", herd},
 	{"mix", "1,000,000 schedules of 1,000 tenants, and 300,000 with a timing of their own, against the floor", mix},
 	{"pull", "100,000 ticks due at one instant, through SDK workers on the same machine", pull},
+	{"handover", "100,000 ticks due at one instant, an SDK worker killed in the middle, and another that finishes all", handover},
+	{"declare", "100,000 schedules that a program declares: the first sync, the same again, half of them, and all again, beside another program", declare},
 	{"push", "100,000 ticks due at one instant, to an endpoint on the same machine, one by one and in batches", push},
 	{"held", "50,000 ticks for a held endpoint: the cost of two minutes of waiting, and how soon all are delivered after it", held},
 	{"late", "1,000,000 schedules stored, and 500 ticks a second pushed for two minutes: how late they are", punctual},
@@ -101,6 +105,7 @@ var scenarios = []scenario{
 	{"failover", "500 ticks a second pushed, and the primary stopped, killed and silenced while its synchronous standby is promoted", failedOver},
 	{"fair", "1,000 small tenants beside one with 500,000 schedules due at once", fair},
 	{"grow", "100,000, 1,000,000 and 5,000,000 schedules stored: the cost of a tick, of an idle process, and its memory", grow},
+	{"rate", "200,000 schedules due at once in a workflow with a rate of 2,000 a second, two processes, and one killed in the middle", rated},
 	{"churn", "20,000 schedules of which a fifth is upserted, paused, resumed and deleted while they fire", churn},
 	{"quota", "two processes, and a tenant that sends ten times its quota of requests beside another", quota},
 	{"bytes", "100 compressed bodies and 20 lists with large payloads at a time, from one tenant beside another: memory, and the other's waiting", inFlight},
@@ -151,6 +156,6 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 		}
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(chaosCommand(&o, stdout, stderr))
+	root.AddCommand(chaosCommand(&o, stdout, stderr), workerCommand())
 	return root
 }

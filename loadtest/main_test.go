@@ -2,15 +2,22 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 )
 
-func TestMain(m *testing.M) { postgrestest.MainNoLeaks(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == workCommand { // a worker that a scenario started
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	postgrestest.MainNoLeaks(m)
+}
 
 // outcome is what a scenario prints with --json.
 type outcome struct {
@@ -70,6 +77,16 @@ func TestSmoke(t *testing.T) {
 	if o.Figures["schedules"] != 2000 || o.Figures["ticks"] < 2400 {
 		t.Errorf("got %v schedules and %v ticks", o.Figures["schedules"], o.Figures["ticks"])
 	}
+}
+
+func TestAnotherWorkerFinishesWhatAKilledOneHeld(t *testing.T) {
+	t.Parallel()
+	runs(t, "handover", "--scale", "0.03")
+}
+
+func TestProgramsSyncOnlyTheirOwnSchedules(t *testing.T) {
+	t.Parallel()
+	runs(t, "declare", "--scale", "0.02")
 }
 
 func TestPair(t *testing.T) {

@@ -49,7 +49,7 @@ func restarted(ctx context.Context, o options, p *progress) (*report, error) {
 // outlive pushes ticks while the server crashes.
 func (d *deliveries) outlive(ctx context.Context, o options, server *embedded.Server) error {
 	n := o.scaled(restartStored)
-	if err := fill(ctx, d.at, n, d.progress); err != nil {
+	if err := fill(ctx, d.at, n, readWorkflow, d.progress); err != nil {
 		return fmt.Errorf("load schedules: %w", err)
 	}
 	inbox := &inbox{at: map[string]arrival{}}

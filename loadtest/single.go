@@ -43,7 +43,7 @@ func single(ctx context.Context, o options, p *progress) (*report, error) {
 	put := func(ctx context.Context, _, i, version int) error {
 		line := lines[i]
 		line.Payload = payloadFor(i, version)
-		_, err := client.Put(ctx, line.Workflow, line.Key, line.Params)
+		_, err := client.Schedules.Put(ctx, line.Workflow, line.Key, line.Params)
 		return err
 	}
 	bare, err := openBare(ctx, at.DatabaseURL, lines)

@@ -107,7 +107,7 @@ func receiveSmoke(ctx context.Context, c *carillon.Client, l *ledger) (stop func
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.PutWorkflow(ctx, pushed, carillon.WorkflowParams{Endpoint: "smoke"}); err != nil {
+	if _, err := c.Workflows.Put(ctx, pushed, carillon.WorkflowParams{Endpoint: "smoke"}); err != nil {
 		hook.close()
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func missedTheMiddle(delivered, total int) float64 {
 // server's clock and by the time that the first of them take.
 func putSmoke(ctx context.Context, c *carillon.Client, n int, p *progress) ([]*planned, float64, error) {
 	for _, workflow := range []string{pushed, leased} {
-		if _, err := c.PutWorkflow(ctx, workflow, carillon.WorkflowParams{}); err != nil {
+		if _, err := c.Workflows.Put(ctx, workflow, carillon.WorkflowParams{}); err != nil {
 			return nil, 0, err
 		}
 	}

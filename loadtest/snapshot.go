@@ -104,7 +104,7 @@ func (d *deliveries) pause(ctx context.Context, long time.Duration) error {
 // lonely stores n schedules that fire each minute. Each has another start, so each is alone in its cohort.
 func (d *deliveries) lonely(ctx context.Context, n int) error {
 	from := time.Now().Truncate(time.Minute).Add(-time.Minute)
-	sum, err := d.client.Bulk(ctx, func(yield func(carillon.BulkLine) bool) {
+	sum, err := d.client.Schedules.PutAll(ctx, func(yield func(carillon.BulkLine) bool) {
 		for i := range n {
 			line := carillon.BulkLine{Workflow: snapshotWorkflow, Key: fmt.Sprintf("user_%08d", i)}
 			line.Spec = carillon.Spec{

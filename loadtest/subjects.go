@@ -75,7 +75,7 @@ func subjects(ctx context.Context, o options, p *progress) (*report, error) {
 
 // readSubjects stores n schedules and profiles, reads them at a steady rate, and returns how long the answers took.
 func readSubjects(ctx context.Context, o options, u upserts, n int) (took map[string][]time.Duration, err error) {
-	if err := fill(ctx, u.at, n, u.p); err != nil {
+	if err := fill(ctx, u.at, n, readWorkflow, u.p); err != nil {
 		return nil, fmt.Errorf("load schedules: %w", err)
 	}
 	if err := fillSubjects(ctx, u.at, n, u.p); err != nil {
@@ -114,7 +114,7 @@ func (a *asker) trigger(ctx context.Context, subjects int) error {
 	}
 	defer client.Close()
 	for i := range subjects {
-		if _, err := client.Trigger(ctx, readWorkflow(i*subjectsEach), readKey(i*subjectsEach), carillon.TriggerParams{}); err != nil {
+		if _, err := client.Schedules.Trigger(ctx, readWorkflow(i*subjectsEach), readKey(i*subjectsEach), carillon.TriggerParams{}); err != nil {
 			return fmt.Errorf("trigger: %w", err)
 		}
 	}

@@ -64,8 +64,14 @@ func (h handler) cancel(c echo.Context) error {
 	return web.Answer(c, http.StatusOK, op)
 }
 
+// begun is an operation that began. It is shown as a member of its own too, as in answers that have other members.
+type begun struct {
+	Answer
+	Operation Answer `json:"operation"`
+}
+
 // Begun answers 202 with an operation that began, and its URL in Location.
 func Begun(c echo.Context, op Answer, replayed bool) error {
 	c.Response().Header().Set(echo.HeaderLocation, "/v1/operations/"+op.ID)
-	return once.Answer(c, http.StatusAccepted, op, replayed)
+	return once.Answer(c, http.StatusAccepted, begun{op, op}, replayed)
 }

@@ -30,6 +30,9 @@ const (
 	Cancelled = "cancelled"
 )
 
+// ActionsKind is the kind of an action on many schedules. Package schedules begins it, and the history finds the ticks of its triggers.
+const ActionsKind = "actions"
+
 var states = []string{Pending, Running, Succeeded, Failed, Cancelled}
 
 // Operation is long work of one tenant, as its step sees it: the request and the progress. A step changes Done, Total, Counts, Result and the

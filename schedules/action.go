@@ -44,6 +44,7 @@ type ActionFilter struct {
 	Subject     string     `json:"subject,omitempty"`
 	Label       string     `json:"label,omitempty"`
 	Timezone    string     `json:"timezone,omitempty"`
+	Calendar    string     `json:"calendar,omitempty"`
 	Failing     bool       `json:"failing,omitempty"`
 	DueBefore   *time.Time `json:"due_before,omitempty" null:"yes"`
 	Operation   string     `json:"operation,omitempty"` // the schedules that this operation paused and that nobody has resumed or paused since
@@ -52,7 +53,7 @@ type ActionFilter struct {
 func (f ActionFilter) filter() Filter {
 	listed := Filter{
 		Workflow: f.Workflow, Status: f.Status, Key: f.Key, KeyPrefix: f.KeyPrefix, KeyContains: f.KeyContains, Subject: f.Subject,
-		Label: f.Label, Timezone: f.Timezone, Failing: f.Failing,
+		Label: f.Label, Timezone: f.Timezone, Calendar: f.Calendar, Failing: f.Failing,
 	}
 	if f.DueBefore != nil {
 		listed.DueBefore = f.DueBefore.UTC()
@@ -119,9 +120,6 @@ func (f ActionFilter) check() error {
 	return f.filter().Check("/filter")
 }
 
-// actionsKind is the kind of operation that Act begins.
-const actionsKind = "actions"
-
 // Actions does one action to many schedules.
 type Actions struct {
 	Schedules *Schedules
@@ -133,7 +131,7 @@ type Actions struct {
 func NewActions(s *Schedules, trigger func(ctx context.Context, tx pgx.Tx, of policy.Name) error) *Actions {
 	a := &Actions{Schedules: s, trigger: trigger}
 	if s.Operations != nil {
-		s.Operations.Register(actionsKind, a.actStep)
+		s.Operations.Register(operations.ActionsKind, a.actStep)
 	}
 	return a
 }
@@ -175,7 +173,7 @@ func (a *Actions) Act(ctx context.Context, tenant tenants.ID, p ActionParams, by
 	defer cancel()
 	err = pgx.BeginFunc(ctx, a.Schedules.Pool, func(tx pgx.Tx) error {
 		op, replayed, err = once.Do(ctx, tx, int32(tenant), by.Once, func() (op operations.Answer, err error) {
-			begun := operations.Request{Tenant: tenant, Kind: actionsKind, Params: work, By: by.By}
+			begun := operations.Request{Tenant: tenant, Kind: operations.ActionsKind, Params: work, By: by.By}
 			if p.Until != nil {
 				var passed bool
 				if err := tx.QueryRow(ctx, `SELECT $1::timestamptz <= `+postgres.Now, p.Until).Scan(&passed); err != nil {
@@ -246,7 +244,7 @@ func (a *Actions) mayUndo(ctx context.Context, db postgres.DB, tenant tenants.ID
 		return fault.Invalid("/filter/operation", "no operation %q; operations are kept for seven days after their end", operation)
 	case err != nil:
 		return fmt.Errorf("read operation: %w", err)
-	case kind != actionsKind || action != actPause:
+	case kind != operations.ActionsKind || action != actPause:
 		return fault.Invalid("/filter/operation", "operation %q paused no schedules", operation)
 	case !ended:
 		return fault.Conflict("operation_running", "operation %q still pauses schedules: cancel it, or wait for its end", operation)

@@ -75,7 +75,7 @@ func (a *Actions) picked(ctx context.Context, tenant tenants.ID, wanted ActionFi
 		return from, args, nil
 	}
 	by, tables := f.source()
-	if f.Label == "" {
+	if f.Label == "" && !f.Failing {
 		tables = "schedule s" // the condition of the status follows
 	}
 	where, args := f.where(by, tenant, Position{}, nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
@@ -83,6 +84,7 @@ func (a *Actions) actStep(ctx context.Context, tx pgx.Tx, op *operations.Operati
 	if work.Action == actSkip || work.Action == actPatch || work.Action == actTrigger {
 		limit = fewTogether
 	}
+	ctx = trace.With(ctx, trace.Of(a.Schedules.IDs.Operation(op.ID))) // the ticks of a trigger continue it, and are found by it
 	found, done, err := a.next(ctx, tx, op, work, &at, limit)
 	if err != nil {
 		return false, err

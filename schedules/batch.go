@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -202,7 +203,7 @@ func (b *batch) enter(ctx context.Context, w *rewrite, t *calendar.Timing, after
 			cohortName: cohortName{w.Workflow, w.Shard, string(w.Hash), terms.Missed},
 			timing:     t, stamp: cohorts.Stamp{Revision: fresh.revision, TZData: t.Zones().Version()},
 		}
-		if cohorts.Delays(t) {
+		if runs.Delays(t) {
 			w.timing.alone = w.row
 		}
 	}

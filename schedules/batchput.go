@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -30,6 +31,7 @@ type Item struct {
 	Key      string
 	definition
 	Synced bool                 // a sync lists it: if a sync paused it, it is resumed unless the line states a status
+	Claims string               // the name of a label: a stored schedule with another value of it is not changed; empty: every one is
 	pre    version.Precondition // what a single put demands
 	whole  bool                 // the whole schedule is the answer
 	origin *tenants.Origin      // of a single put: it has a row of its own in the audit
@@ -312,6 +314,9 @@ func (u *upserts) redefineItem(ctx context.Context, it *Item) error {
 	if err := it.pre.Check(true, int64(it.row.Version)); err != nil {
 		return err
 	}
+	if other, has := it.row.Labels[it.Claims]; has && it.Claims != "" && other != it.labels[it.Claims] {
+		return fault.Conflict("claimed", "the schedule has the label %s:%s, so that it belongs to another list", it.Claims, other)
+	}
 	d, paused := it.definition, it.row.PausedBy != nil
 	if paused && it.Synced && d.status == "" {
 		fires, err := u.fires(ctx, it)
@@ -344,7 +349,7 @@ func (u *upserts) fires(ctx context.Context, it *Item) (bool, error) {
 	if errors.Is(err, cohorts.ErrUncomputable) {
 		return true, nil
 	}
-	if err != nil || cohorts.Delays(t) {
+	if err != nil || runs.Delays(t) {
 		return err == nil, err
 	}
 	_, ok := t.Next(u.batch.now)

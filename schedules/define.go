@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -112,7 +113,7 @@ func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quo
 // fits returns a fault unless a timing fires again, and no more often than the quota allows.
 func fits(t *calendar.Timing, q tenants.Quotas, now time.Time) error {
 	_, ok := t.Next(now)
-	if cohorts.Delays(t) {
+	if runs.Delays(t) {
 		_, ok = t.First(now)
 	}
 	if !ok {

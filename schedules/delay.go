@@ -9,6 +9,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -38,7 +39,7 @@ func (r *row) enterDelay(tenant tenants.ID, t *calendar.Timing, missed string, a
 	r.Hash, r.CohortMissed = append(hash[:], rand.Text()...), &missed
 	r.FromAt, r.UntilAt, r.Phase = &from, nil, 0
 	if t.Jitter() > 0 {
-		r.Phase = cohorts.PhaseOf(cohorts.Identity(tenant, r.Workflow, r.Key))
+		r.Phase = runs.PhaseOf(cohorts.Identity(tenant, r.Workflow, r.Key))
 	}
 	r.RunAt, r.NextAt, r.DelayLeft = nil, &tick.At, r.TicksLeft
 	if r.DelayAt != nil {

@@ -118,7 +118,7 @@ func (h handler) upcoming(c echo.Context) error {
 }
 
 func (h handler) list(c echo.Context) error {
-	q, err := web.Query(c, "workflow", "status", "key", "key_prefix", "key_contains", "subject", "label", "timezone", "failing", "due_before", "fields", "limit", "cursor")
+	q, err := web.Query(c, "workflow", "status", "key", "key_prefix", "key_contains", "subject", "label", "timezone", "calendar", "failing", "due_before", "fields", "limit", "cursor")
 	if err != nil {
 		return err
 	}
@@ -126,12 +126,12 @@ func (h handler) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := web.NotEmpty(q, "workflow", "status", "key", "key_prefix", "key_contains", "subject", "label", "timezone", "failing", "due_before", "fields", "cursor"); err != nil {
+	if err := web.NotEmpty(q, "workflow", "status", "key", "key_prefix", "key_contains", "subject", "label", "timezone", "calendar", "failing", "due_before", "fields", "cursor"); err != nil {
 		return err
 	}
 	f := Filter{
 		Workflow: q.Get("workflow"), Status: q.Get("status"), Key: q.Get("key"), KeyPrefix: q.Get("key_prefix"), KeyContains: q.Get("key_contains"),
-		Subject: q.Get("subject"), Label: q.Get("label"), Timezone: q.Get("timezone"), Failing: q.Get("failing") == "true",
+		Subject: q.Get("subject"), Label: q.Get("label"), Timezone: q.Get("timezone"), Calendar: q.Get("calendar"), Failing: q.Get("failing") == "true",
 	}
 	if q.Has("failing") && !f.Failing {
 		return fault.Invalid("/failing", "%q is not true", q.Get("failing"))

@@ -27,6 +27,7 @@ type Filter struct {
 	Subject     string    `json:"u,omitempty"`
 	Label       string    `json:"l,omitempty"` // name:value
 	Timezone    string    `json:"z,omitempty"` // of the spec, or of the subject that it follows
+	Calendar    string    `json:"n,omitempty"` // whose days the spec leaves out by this name
 	Failing     bool      `json:"f,omitempty"` // whose last ended tick failed
 	DueBefore   time.Time `json:"d,omitzero"`  // whose next tick comes before this; the list is in due order
 }
@@ -160,17 +161,20 @@ func (f Filter) Check(prefix string) error {
 	if f.Timezone != "" {
 		errs = append(errs, CheckZone(prefix+"/timezone", f.Timezone))
 	}
+	if f.Calendar != "" {
+		errs = append(errs, policy.CheckName(prefix+"/calendar", "calendar", f.Calendar))
+	}
 	if name, value, found := strings.Cut(f.Label, ":"); f.Label != "" && (!found || !policy.ValidName(name) || len(value) > longestLabel) {
 		errs = append(errs, fault.Invalid(prefix+"/label", "%q is not name:value", f.Label))
 	}
 	given := 0
-	for _, one := range []bool{f.Key != "", f.KeyPrefix != "", f.KeyContains != "", f.Subject != "", f.Label != "", f.Timezone != "", f.Failing, !f.DueBefore.IsZero()} {
+	for _, one := range []bool{f.Key != "", f.KeyPrefix != "", f.KeyContains != "", f.Subject != "", f.Label != "", f.Timezone != "", f.Calendar != "", f.Failing, !f.DueBefore.IsZero()} {
 		if one {
 			given++
 		}
 	}
 	if given > 1 {
-		errs = append(errs, fault.Invalid(prefix, "at most one of key, key_prefix, key_contains, subject, label, timezone, failing and due_before is given"))
+		errs = append(errs, fault.Invalid(prefix, "at most one of key, key_prefix, key_contains, subject, label, timezone, calendar, failing and due_before is given"))
 	}
 	return fault.Join(errs...)
 }
@@ -180,14 +184,14 @@ func (f Filter) Check(prefix string) error {
 const mostListed = 5_000
 
 // picksRows reports whether no index holds what the filter asks for, so that each row is looked at.
-func (f Filter) picksRows() bool { return f.KeyContains != "" || f.Timezone != "" || f.Failing }
+func (f Filter) picksRows() bool { return f.KeyContains != "" || f.Timezone != "" || f.Calendar != "" }
 
 // passesMany reports whether a list walks an index that also holds schedules which the filter does not pick.
 func (f Filter) passesMany() bool {
 	if f.picksRows() {
 		return true
 	}
-	return f.Status != "" && f.DueBefore.IsZero() && f.Subject == "" && (f.Label != "" || f.KeyPrefix != "" || f.Key != "" || f.Status == policy.Active)
+	return f.Status != "" && f.DueBefore.IsZero() && f.Subject == "" && (f.Label != "" || f.Failing || f.KeyPrefix != "" || f.Key != "" || f.Status == policy.Active)
 }
 
 // everyWorkflow reports whether a list walks one key, or a prefix of keys, in each workflow.

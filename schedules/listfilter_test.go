@@ -23,12 +23,16 @@ func TestFiltersOfLists(t *testing.T) {
 	if _, _, err := h.Schedules.PutWorkflow(t.Context(), h.Acme, "b", schedules.WorkflowParams{Fallback: new("Africa/Cairo")}); err != nil {
 		t.Fatal(err)
 	}
+	h.PutCalendar("off", "2030-01-01")
 	for _, one := range []struct{ workflow, key, subject, zone string }{
 		{"a", "ann", "", "@subject"}, {"a", "ann-2", "ann", "@subject"}, {"a", "bob", "", "Europe/Berlin"}, {"a", "rob", "ann", ""},
 		{"b", "ann", "bob", "@subject"}, {"b", "bob", "", "@subject"}, {"b", "x-ann-x", "", "UTC"}, {"c", "ann", "", "Asia/Tokyo"},
 	} {
 		p := schedulestest.Spec(calendar.Spec{Timezone: one.zone, Cron: calendar.StringList{"0 8 * * *"}})
 		p.Subject = one.subject
+		if one.key == "bob" {
+			p.Spec.Exclude = &calendar.Exclude{Named: []string{"off"}}
+		}
 		if _, _, err := h.Schedules.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: one.workflow, Key: one.key}, p, "ann", version.Precondition{}); err != nil {
 			t.Fatal(err)
 		}
@@ -59,6 +63,9 @@ func TestFiltersOfLists(t *testing.T) {
 		{schedules.Filter{Timezone: "Africa/Cairo"}, "b/ann b/bob"},
 		{schedules.Filter{Timezone: "UTC"}, "a/rob b/x-ann-x"},
 		{schedules.Filter{Timezone: "Europe/Berlin", Workflow: "a"}, "a/bob"},
+		{schedules.Filter{Calendar: "off"}, "a/bob b/bob"},
+		{schedules.Filter{Calendar: "off", Workflow: "b"}, "b/bob"},
+		{schedules.Filter{Calendar: "bob"}, ""},
 		{schedules.Filter{Failing: true}, "a/bob b/bob b/x-ann-x"},
 		{schedules.Filter{Failing: true, Workflow: "b"}, "b/bob b/x-ann-x"},
 	} {
@@ -81,6 +88,19 @@ func TestFiltersOfLists(t *testing.T) {
 				t.Errorf("%+v, pages of %d: got %q, want %q", c.f, limit, got, want)
 			}
 		}
+	}
+	// A schedule leaves the failing ones when a tick succeeds, and when it is deleted.
+	h.Exec(`UPDATE schedule_state st SET failures = 0 FROM schedule s WHERE s.tenant_id = st.tenant_id AND s.id = st.schedule_id AND s.key = 'x-ann-x' AND $1 > 0`, h.Acme)
+	if err := h.Schedules.Delete(t.Context(), h.Acme, "b", "bob", schedules.Changer{By: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	page, _, err := h.Schedules.List(t.Context(), h.Acme, schedules.Filter{Failing: true}, 100, "")
+	if err != nil || len(page) != 1 || page[0].Workflow != "a" || page[0].Key != "bob" {
+		t.Errorf("got %+v, %v", page, err)
+	}
+	var n int
+	if err := h.Pool.QueryRow(t.Context(), `SELECT count(*) FROM failing`).Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d schedules fail, want 1: %v", n, err)
 	}
 }
 

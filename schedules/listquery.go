@@ -39,7 +39,13 @@ func (f Filter) query(tenant tenants.ID, after Position, through *Position, limi
 	by, tables := f.source()
 	where, args := f.where(by, tenant, after, through)
 	order := by + ".workflow, " + by + ".key"
-	if f.passesMany() && through == nil {
+	if f.KeyContains != "" { // the keys are in the index, so only the rows that are picked are read
+		tables = `(SELECT s.tenant_id, s.workflow, s.key FROM schedule s WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` + strconv.Itoa(mostListed) + `) k
+			CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = k.tenant_id AND workflow = k.workflow AND key = k.key OFFSET 0) s`
+		args = append(args, f.KeyContains)
+		where, order = fmt.Sprintf("position($%d IN k.key) > 0", len(args)), "k.workflow, k.key"
+		f.KeyContains = ""
+	} else if f.passesMany() && through == nil {
 		tables = `(SELECT s.* FROM ` + tables + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` + strconv.Itoa(mostListed) + `) s`
 		where, order = "true", "s.workflow, s.key"
 	}
@@ -60,6 +66,8 @@ func (f Filter) source() (by, tables string) {
 	switch {
 	case f.Label != "":
 		return "l", "label l JOIN schedule s ON s.tenant_id = l.tenant_id AND s.workflow = l.workflow AND s.key = l.key"
+	case f.Failing:
+		return "f", "failing f JOIN schedule s ON s.tenant_id = f.tenant_id AND s.id = f.schedule_id"
 	case f.Status == policy.Completed && !f.passesMany():
 		return "s", ended
 	}
@@ -146,8 +154,8 @@ func (f Filter) pick(where string, args []any) (string, []any) {
 	switch {
 	case f.KeyContains != "":
 		return where + " AND position(" + one + " IN s.key) > 0", append(args, f.KeyContains)
-	case f.Failing:
-		return where + " AND EXISTS (SELECT FROM schedule_state WHERE tenant_id = s.tenant_id AND schedule_id = s.id AND failures > 0)", args
+	case f.Calendar != "": // a name needs no escape in JSON; few specs hold it elsewhere, so few are parsed
+		return where + ` AND position('"' || ` + one + `::text || '"' IN s.spec) > 0 AND (s.spec::jsonb #> '{exclude,named}') ? ` + one + `::text`, append(args, f.Calendar)
 	case f.Timezone != "":
 		in := `starts_with(s.spec, '{"timezone":"' || ` + one + `::text || '"')`
 		if f.Timezone == "UTC" {
@@ -229,8 +237,11 @@ func (f Filter) lastQuery(tenant tenants.ID, after Position) (sql string, args [
 			LIMIT 1`, args // any row would do: in this order they need no sort, which would read all first
 	}
 	by, tables := "s", "schedule s"
-	if f.Label != "" {
+	switch {
+	case f.Label != "":
 		by, tables = "l", "label l"
+	case f.Failing:
+		by, tables = "f", "failing f"
 	}
 	where, args := f.where(by, tenant, after, nil)
 	return `

@@ -57,6 +57,7 @@ func crowd(h *schedulestest.Fixture) {
 			UPDATE schedule s SET cohort_id = lone.id FROM lone WHERE s.key = 'k' || lone.n AND s.status = 'active' RETURNING s.id, s.cohort_id
 		)
 		UPDATE member m SET cohort_id = moved.cohort_id FROM moved WHERE m.schedule_id = moved.id`)
+	h.Exec(`UPDATE schedule_state SET failures = 1 WHERE schedule_id % 200 = 0`)
 	h.Exec(`ANALYZE`)
 }
 
@@ -111,7 +112,9 @@ func TestEveryFilterOfAListIsServedByAnIndex(t *testing.T) {
 		{"schedule_by_subject", schedules.Filter{Subject: "k12", Workflow: "w1", Status: policy.Active}},
 		{"schedule_workflow_key", schedules.Filter{KeyContains: "77"}},
 		{"schedule_workflow_key", schedules.Filter{Timezone: "America/New_York", Workflow: "w1"}},
-		{"schedule_workflow_key", schedules.Filter{Failing: true}},
+		{"schedule_workflow_key", schedules.Filter{Calendar: "off"}},
+		{"failing_workflow_key", schedules.Filter{Failing: true}},
+		{"failing_workflow_key", schedules.Filter{Failing: true, Workflow: "w1", Status: policy.Active}},
 		{"schedule_workflow_key", schedules.Filter{Status: policy.Active}},
 		{"schedule_by_status", schedules.Filter{Status: policy.Paused}},
 		{"schedule_by_status", schedules.Filter{Status: policy.Completed}},

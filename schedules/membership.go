@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -12,7 +13,7 @@ import (
 // the row; the id of the cohort is found later. next is the first nominal time. enter returns false, and changes nothing, if no nominal
 // time is left.
 func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after time.Time) (next time.Time, ok bool) {
-	if cohorts.Delays(t) {
+	if runs.Delays(t) {
 		return r.enterDelay(tenant, t, missed, after)
 	}
 	from := after.Truncate(time.Second).Add(time.Second)
@@ -30,7 +31,7 @@ func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after 
 	}
 	r.Phase = 0
 	if t.Jitter() > 0 {
-		r.Phase = cohorts.PhaseOf(r.stored(tenant).Identity())
+		r.Phase = runs.PhaseOf(r.stored(tenant).Identity())
 	}
 	hash := t.Hash()
 	r.Hash, r.CohortMissed = hash[:], &missed

@@ -17,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -121,7 +122,7 @@ func (s *Schedules) lookAhead(ctx context.Context, tenant tenants.ID, workflow, 
 		next = r.wouldBe(t, now)
 	}
 	out = preview(t, after, time.Time{}, count, next)
-	if cohorts.Delays(t) && r.Status != policy.Completed {
+	if runs.Delays(t) && r.Status != policy.Completed {
 		out.Exhausted = false // what comes depends on when a tick ends
 	}
 	out.Warnings = append(out.Warnings, r.warnings(ctx, s.Pool, s.Timings, tenant, t, now)...)
@@ -131,7 +132,7 @@ func (s *Schedules) lookAhead(ctx context.Context, tenant tenants.ID, workflow, 
 // wouldBe gives the coming ticks of a paused schedule, were it resumed now.
 func (r *row) wouldBe(t *calendar.Timing, now time.Time) func(*calendar.Timing, time.Time) (time.Time, bool) {
 	resumed := row{FromAt: new(now.Truncate(time.Second).Add(time.Second)), Skips: r.Skips}
-	if cohorts.Delays(t) && r.DelayAt == nil && (r.TicksLeft == nil || *r.TicksLeft > 0) {
+	if runs.Delays(t) && r.DelayAt == nil && (r.TicksLeft == nil || *r.TicksLeft > 0) {
 		if tick, ok := t.Next(*resumed.FromAt); ok {
 			resumed.NextAt = &tick.At
 		}
@@ -193,11 +194,11 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 		left = *p.Spec.MaxTicks
 	}
 	out := preview(t, after, until, count, func(t *calendar.Timing, after time.Time) (time.Time, bool) {
-		if first := t.FirstAt(wholeSecond(now)).Add(-time.Second); after.Before(first) && p.From == nil && !cohorts.Delays(t) {
+		if first := t.FirstAt(wholeSecond(now)).Add(-time.Second); after.Before(first) && p.From == nil && !runs.Delays(t) {
 			after = first
 		}
 		tick, ok := t.Next(after)
-		if cohorts.Delays(t) && p.From == nil && after.Equal(now) {
+		if runs.Delays(t) && p.From == nil && after.Equal(now) {
 			tick, ok = t.First(wholeSecond(now))
 		}
 		if left--; left < 0 && p.Spec.MaxTicks != nil {
@@ -211,12 +212,12 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 		return Preview{}, fmt.Errorf("write spec: %w", err)
 	}
 	if len(text) > q.SpecBytes {
-		out.Warnings = append(out.Warnings, calendar.Warning{Code: "spec_too_large", Detail: specTooLarge(len(text), q)})
+		out.Warnings = append(out.Warnings, calendar.Warning{Code: "spec_too_large", Detail: specTooLarge(len(text), q).Detail})
 	}
 	if gap := t.MinGap(now); gap > 0 && gap < smallest {
 		out.Warnings = append(out.Warnings, calendar.Warning{Code: "interval_too_small", Detail: tooSmall(gap, smallest)})
 	}
-	out.Warnings = append(out.Warnings, s.Forecasts.Of(ctx, tenant).Peak(t, q, now)...)
+	out.Warnings = append(out.Warnings, s.Forecasts.Of(ctx, tenant).Peak(t, p.Workflow, q, now)...)
 	return out, nil
 }
 

@@ -24,7 +24,9 @@ func TestAPreviewWarnsOfASpecThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	e := schedulestest.NewSite(t)
 	large := `{"spec":{"at":["2090-01-01T00:00:00"` + strings.Repeat(`,"2090-01-02T00:00:00"`, 300) + `]}}`
-	e.Want(413, "spec_too_large", "PUT", schedulestest.SchedulePath, large)
+	if got := e.Want(413, "spec_too_large", "PUT", schedulestest.SchedulePath, large); got.Doc["quota"] != "spec_bytes" || !strings.Contains(got.Body, `"pointer":"/spec"`) {
+		t.Errorf("got %s", got.Body)
+	}
 	if got := e.Want(200, "", "POST", "/v1/schedules/preview", large); !strings.Contains(got.Body, `"code":"spec_too_large"`) {
 		t.Errorf("got %s", got.Body)
 	}

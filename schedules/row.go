@@ -19,6 +19,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -188,7 +189,7 @@ func (r *row) nextAfter(t *calendar.Timing, after time.Time) (time.Time, bool) {
 	if r.FromAt == nil {
 		return time.Time{}, false
 	}
-	if cohorts.Delays(t) {
+	if runs.Delays(t) {
 		return r.armed(t, after)
 	}
 	if first := r.FromAt.Add(-time.Second); after.Before(first) {
@@ -220,8 +221,8 @@ func (r *row) nextTick(t *calendar.Timing, after time.Time) (calendar.Tick, bool
 
 // unserved are the nominal times of the member that have come and that the sweep has not come to: of the run that is
 // under way, of those that would begin now, and of one that waits for the end of quiet hours.
-func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[cohorts.Run] {
-	return func(yield func(cohorts.Run) bool) {
+func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[runs.Run] {
+	return func(yield func(runs.Run) bool) {
 		if r.FromAt == nil {
 			return
 		}
@@ -247,7 +248,7 @@ func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[cohorts.Run] 
 		if !more || next.IsZero() || next.After(now) {
 			return
 		}
-		waiting := cohorts.Run{At: next, From: next, Quiet: true}.Until(t, now.Truncate(time.Second).Add(time.Second))
+		waiting := runs.Run{At: next, From: next, Quiet: true}.Until(t, now.Truncate(time.Second).Add(time.Second))
 		if own, counts := waiting.Placed(t).For(t, *r.FromAt, r.UntilAt); counts {
 			yield(own)
 		}
@@ -256,9 +257,9 @@ func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[cohorts.Run] 
 
 // serve yields the runs of a timing from a nominal time on, of times until a moment, as far as they are due; it returns the
 // time after them (zero: there is none), and whether more is wanted.
-func (r *row) serve(t *calendar.Timing, next, until, now time.Time, yield func(cohorts.Run) bool) (time.Time, bool) {
+func (r *row) serve(t *calendar.Timing, next, until, now time.Time, yield func(runs.Run) bool) (time.Time, bool) {
 	for !next.IsZero() && !next.After(until) && !t.Due(next).After(now) {
-		run := cohorts.BeginRunUntil(t, next, until, now, *r.CohortMissed)
+		run := runs.BeginUntil(t, next, until, now, *r.CohortMissed)
 		if own, counts := run.For(t, *r.FromAt, r.UntilAt); counts && !yield(own) {
 			return next, false
 		}
@@ -268,12 +269,12 @@ func (r *row) serve(t *calendar.Timing, next, until, now time.Time, yield func(c
 }
 
 // underWay is the run of the row's cohort that has not come to it yet, if there is one.
-func (r *row) underWay(t *calendar.Timing, now time.Time) (run cohorts.Run, ahead bool) {
+func (r *row) underWay(t *calendar.Timing, now time.Time) (run runs.Run, ahead bool) {
 	if r.RunAt == nil {
 		return run, false
 	}
-	run = cohorts.Resume(t, r.RunAt.UTC(), r.RunFrom.UTC(), int(*r.RunMissed), *r.RunDrop, now)
-	if walk, jitters := cohorts.WalkOf(t, run, r.Workflow); jitters {
+	run = runs.Resume(t, r.RunAt.UTC(), r.RunFrom.UTC(), int(*r.RunMissed), *r.RunDrop, now)
+	if walk, jitters := runs.WalkOf(t, run, r.Workflow); jitters {
 		return run, !walk.Passed(*r.AtPhase, *r.AtID, r.Phase, r.ID)
 	}
 	return run, *r.AtPhase < r.Phase || *r.AtPhase == r.Phase && *r.AtID < r.ID
@@ -360,7 +361,7 @@ func (r *row) answer(ctx context.Context, tx pgx.Tx, s *Schedules, ahead *foreca
 		return out, err
 	}
 	if t, err := r.timing(ctx, tx, s.Timings, tenant); err == nil {
-		out.Warnings = append(out.Warnings, ahead.Peak(t, q, now)...)
+		out.Warnings = append(out.Warnings, ahead.Peak(t, r.Workflow, q, now)...)
 	}
 	out.Warnings = append(out.Warnings, s.Forecasts.Soft(tenant, ahead, q)...)
 	return out, nil

@@ -130,10 +130,10 @@ func (p Params) readAs(text string, q tenants.Quotas) (d definition, err error) 
 		d.payload = new(string(p.Payload))
 	}
 	if len(text) > q.SpecBytes {
-		return d, fault.New(413, "spec_too_large", "%s", specTooLarge(len(text), q))
+		return d, specTooLarge(len(text), q)
 	}
 	if len(p.Payload) > q.PayloadBytes {
-		return d, fault.New(413, "payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), q.PayloadBytes)
+		return d, tenants.TooLarge("/payload", "payload_bytes", q.PayloadBytes, len(p.Payload))
 	}
 	d.terms, err = policy.ReadTerms("", p.Policy, p.Delivery)
 	errs = append(errs, err, d.terms.Keepable("", q), CheckLabels(p.Labels))
@@ -149,8 +149,8 @@ func (p Params) readAs(text string, q tenants.Quotas) (d definition, err error) 
 	return d, fault.Join(errs...)
 }
 
-func specTooLarge(bytes int, q tenants.Quotas) string {
-	return fmt.Sprintf("the spec has %d bytes, and spec_bytes allows %d", bytes, q.SpecBytes)
+func specTooLarge(bytes int, q tenants.Quotas) *fault.Error {
+	return tenants.TooLarge("/spec", "spec_bytes", q.SpecBytes, bytes)
 }
 
 // CheckLabels returns the faults of labels, each located below /labels.

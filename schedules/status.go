@@ -15,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -120,7 +121,7 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 			return true, nil
 		}
 		w.fire = &cohorts.Due{ // it has no cohort if the schedule ends with it
-			Tenant: tenant, Shard: r.Shard, Schedule: r.ID, Run: cohorts.Run{At: last.At, DST: last.DST, From: last.At, Late: true},
+			Tenant: tenant, Shard: r.Shard, Schedule: r.ID, Run: runs.Run{At: last.At, DST: last.DST, From: last.At, Late: true},
 			Missed: t.Count(since.Add(time.Microsecond), last.At), Forced: true,
 		}
 		return true, nil
@@ -205,12 +206,13 @@ func (s *Schedules) Delete(ctx context.Context, tenant tenants.ID, workflow, key
 func (s *Schedules) PauseFailing(ctx context.Context, tenant tenants.ID, schedule int64, note string) error {
 	ctx, cancel := context.WithTimeout(postgres.ForTenant(ctx, int32(tenant)), postgres.QueryTimeout)
 	defer cancel()
-	var workflow, key, status string
+	var workflow, key string
+	var fires bool
 	err := s.Pool.QueryRow(ctx, `
-		SELECT workflow, key, status
+		SELECT workflow, key, status = 'active' OR COALESCE(paused_until <= `+postgres.Now+`, false)
 		FROM schedule
-		WHERE tenant_id = $1 AND id = $2`, tenant, schedule).Scan(&workflow, &key, &status)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && status != policy.Active {
+		WHERE tenant_id = $1 AND id = $2`, tenant, schedule).Scan(&workflow, &key, &fires)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && !fires {
 		return nil
 	}
 	if err != nil {

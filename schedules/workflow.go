@@ -22,6 +22,8 @@ type WorkflowParams struct {
 	Endpoint   *string          `json:"endpoint,omitempty" null:"yes"`
 	Version    *string          `json:"version,omitempty" null:"yes"`
 	MaxRunning *int32           `json:"max_running,omitempty" null:"yes"`
+	Rate       *policy.Rate     `json:"rate,omitempty" null:"yes"`
+	Expect     *policy.Expect   `json:"expect,omitempty" null:"yes"`
 	State      string           `json:"state,omitempty"` // active or held; omitted: unchanged
 	Fallback   *string          `json:"fallback_timezone,omitempty" null:"yes"`
 	Defaults   *policy.Defaults `json:"defaults,omitempty"`
@@ -36,6 +38,8 @@ type Workflow struct {
 	Endpoint   *string         `json:"endpoint"`
 	Version    *string         `json:"version"`
 	MaxRunning *int32          `json:"max_running"`
+	Rate       *policy.Rate    `json:"rate,omitempty"`    // nil: no limit
+	Expect     *policy.Expect  `json:"expect,omitempty"`  // nil: nothing is expected
 	State      string          `json:"state"`             // active or held
 	Fallback   *string         `json:"fallback_timezone"` // the zone of subjects without a profile; null: that of the tenant
 	Defaults   policy.Defaults `json:"defaults"`
@@ -46,13 +50,15 @@ type Workflow struct {
 // revision is the version that a workflow's entity tag names: the microsecond of its last change.
 func (w Workflow) revision() int64 { return w.UpdatedAt.UnixMicro() }
 
-const workflowColumns = `name, endpoint, version, max_running, CASE WHEN held_at IS NULL THEN 'active' ELSE 'held' END, fallback_timezone, defaults, created_at, updated_at`
+const workflowColumns = `name, endpoint, version, max_running, rate, ramp_s, expect_handed_s, expect_ended_s, CASE WHEN held_at IS NULL THEN 'active' ELSE 'held' END, fallback_timezone, defaults, created_at, updated_at`
 
 func scanWorkflow(row pgx.CollectableRow) (w Workflow, err error) {
 	var defaults []byte
-	if err := row.Scan(&w.Name, &w.Endpoint, &w.Version, &w.MaxRunning, &w.State, &w.Fallback, &defaults, &w.CreatedAt, &w.UpdatedAt); err != nil {
+	var rate, ramp, handed, ended *int32
+	if err := row.Scan(&w.Name, &w.Endpoint, &w.Version, &w.MaxRunning, &rate, &ramp, &handed, &ended, &w.State, &w.Fallback, &defaults, &w.CreatedAt, &w.UpdatedAt); err != nil {
 		return w, err
 	}
+	w.Rate, w.Expect = policy.RateOf(rate, ramp), policy.ExpectOf(handed, ended)
 	w.CreatedAt, w.UpdatedAt = w.CreatedAt.UTC(), w.UpdatedAt.UTC()
 	if err := json.Unmarshal(defaults, &w.Defaults); err != nil {
 		return w, fmt.Errorf("defaults of workflow %q: %w", w.Name, err)
@@ -75,7 +81,7 @@ func (s *Schedules) PatchWorkflow(ctx context.Context, tenant tenants.ID, name s
 		if err != nil {
 			return p, err
 		}
-		stored := WorkflowParams{Endpoint: before.Endpoint, Version: before.Version, MaxRunning: before.MaxRunning, State: before.State, Fallback: before.Fallback, Defaults: &before.Defaults}
+		stored := WorkflowParams{Endpoint: before.Endpoint, Version: before.Version, MaxRunning: before.MaxRunning, Rate: before.Rate, Expect: before.Expect, State: before.State, Fallback: before.Fallback, Defaults: &before.Defaults}
 		p, err = web.Merged[WorkflowParams, WorkflowParams](stored, patch)
 		p.Pre = pre
 		return p, err
@@ -133,6 +139,7 @@ func (p WorkflowParams) check(name string, quotas tenants.Quotas) error {
 	if p.MaxRunning != nil && *p.MaxRunning < 1 {
 		errs = append(errs, fault.Invalid("/max_running", "%d is less than 1: leave it out for no limit", *p.MaxRunning))
 	}
+	errs = append(errs, p.Rate.Check("/rate"), p.Expect.Check("/expect"))
 	if p.Version != nil && (len(*p.Version) == 0 || len(*p.Version) > 128) {
 		errs = append(errs, fault.Invalid("/version", "a version is 1 to 128 bytes"))
 	}
@@ -163,11 +170,14 @@ func (p WorkflowParams) put(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 	} else if err := roomForWorkflow(ctx, tx, tenant, p.most); err != nil {
 		return w, false, err
 	}
+	rate, ramp := p.Rate.Stored()
+	handed, ended := p.Expect.Stored()
 	rows, _ := tx.Query(ctx, `
-		INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults, fallback_timezone, held_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $8, CASE WHEN $9 = 'held' THEN `+postgres.Now+` END)
+		INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults, fallback_timezone, held_at, rate, ramp_s, expect_handed_s, expect_ended_s)
+		VALUES ($1, $2, $3, $4, $5, $6, $8, CASE WHEN $9 = 'held' THEN `+postgres.Now+` END, $10, $11, $12, $13)
 		ON CONFLICT (tenant_id, name) DO UPDATE
 		SET endpoint = excluded.endpoint, version = excluded.version, max_running = excluded.max_running,
+			rate = excluded.rate, ramp_s = excluded.ramp_s, expect_handed_s = excluded.expect_handed_s, expect_ended_s = excluded.expect_ended_s,
 			defaults = excluded.defaults, fallback_timezone = excluded.fallback_timezone,
 			held_at = CASE $9 WHEN '' THEN workflow.held_at WHEN 'held' THEN COALESCE(workflow.held_at, excluded.held_at) END, updated_at = `+postgres.Now+`,
 			past_versions = CASE WHEN workflow.version IS NOT DISTINCT FROM excluded.version THEN workflow.past_versions ELSE (
@@ -178,7 +188,7 @@ func (p WorkflowParams) put(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 						'v', workflow.version, 'u', (extract(epoch FROM `+postgres.Now+`) * 1000000)::bigint))) WITH ORDINALITY AS all_past (past, n)
 					ORDER BY n DESC
 					LIMIT $7) kept) END
-		RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults, mostPastVersions, p.Fallback, p.State) // CollectExactlyOneRow reports the error
+		RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults, mostPastVersions, p.Fallback, p.State, rate, ramp, handed, ended) // CollectExactlyOneRow reports the error
 	if w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow); err != nil {
 		return w, false, err
 	}

@@ -239,3 +239,37 @@ func TestADefaultThatMovesHandsOutWhatIsDue(t *testing.T) {
 		t.Errorf("got %+v", handed)
 	}
 }
+
+// A rate and expectations are stored, patched, taken away, and checked member by member.
+func TestRatesAndExpectationsOfAWorkflow(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	const path = "/v1/workflows/w"
+	e.Want(201, "", "PUT", path, `{"rate": {"per_second": 50, "ramp": "90s"}, "expect": {"handed_out_within": "60s"}}`)
+	got := e.Want(200, "", "GET", path, "")
+	if fmt.Sprint(got.Doc["rate"], got.Doc["expect"]) != "map[per_second:50 ramp:1m30s] map[handed_out_within:1m]" {
+		t.Errorf("got %s", got.Body)
+	}
+	got = e.Want(200, "", "PATCH", path, `{"rate": {"ramp": null}, "expect": {"ended_within": "1h"}}`, "Content-Type", "application/merge-patch+json")
+	if fmt.Sprint(got.Doc["rate"], got.Doc["expect"]) != "map[per_second:50] map[ended_within:1h handed_out_within:1m]" {
+		t.Errorf("got %s", got.Body)
+	}
+	got = e.Want(200, "", "PATCH", path, `{"rate": null, "expect": null}`, "Content-Type", "application/merge-patch+json")
+	if got.Doc["rate"] != nil || got.Doc["expect"] != nil {
+		t.Errorf("got %s", got.Body)
+	}
+	for body, pointer := range map[string]string{
+		`{"rate": {"per_second": 0}}`:                 "/rate/per_second",
+		`{"rate": {"per_second": 100001}}`:            "/rate/per_second",
+		`{"rate": {"per_second": 5, "ramp": "2d"}}`:   "/rate/ramp",
+		`{"rate": {"per_second": 5, "ramp": "soon"}}`: "/rate/ramp",
+		`{"expect": {}}`:                              "/expect",
+		`{"expect": {"ended_within": "8d"}}`:          "/expect/ended_within",
+		`{"expect": {"handed_out_within": "0s"}}`:     "/expect/handed_out_within",
+		`{"rate": {"per_second": 5, "burst": 3}}`:     "/rate/burst",
+	} {
+		if got := e.Ask("PUT", path, body); got.Status != 422 && got.Status != 400 || !strings.Contains(got.Body, `"`+pointer+`"`) {
+			t.Errorf("%s: got %d %s", body, got.Status, got.Body)
+		}
+	}
+}

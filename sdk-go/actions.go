@@ -3,7 +3,6 @@ package carillon
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"time"
 )
 
@@ -32,35 +31,35 @@ type ActionFilter struct {
 	Subject     string     `json:"subject,omitempty"`
 	Label       string     `json:"label,omitempty"` // "name:value"
 	Timezone    string     `json:"timezone,omitempty"`
-	Failing     bool       `json:"failing,omitempty"` // the last ended tick failed
+	Calendar    string     `json:"calendar,omitempty"` // the spec leaves out the days of this named calendar
+	Failing     bool       `json:"failing,omitempty"`  // the last ended tick failed
 	DueBefore   *time.Time `json:"due_before,omitempty"`
 	Operation   string     `json:"operation,omitempty"` // the schedules that this operation paused and that nobody has resumed or paused since
 }
 
 // Act begins an action on many schedules. Operation tells how it goes on. An action "resume" with the Operation of a pause in its filter
 // undoes the pause exactly.
-func (c *Client) Act(ctx context.Context, p ActionParams) (Operation, error) {
+func (s Schedules) Act(ctx context.Context, p ActionParams) (Operation, error) {
 	p.DryRun = false
-	return act[Operation](ctx, c, p)
+	return act[Operation](ctx, s.c, p)
 }
 
 // ActionPreview is what an action would do now.
 type ActionPreview struct {
-	Matched int64      `json:"matched"` // schedules that it picks
-	Changed int64      `json:"changed"` // those of them that it would change; of "patch", those that it may change
-	Sample  []Schedule `json:"sample"`  // up to 20 of them, without payloads and notes
+	Matched int64             `json:"matched"` // schedules that it picks
+	Changed int64             `json:"changed"` // those of them that it would change; of "patch", those that it may change
+	Sample  []ScheduleSummary `json:"sample"`  // up to 20 of them
 }
 
 // PreviewAct returns what Act would do, and changes nothing.
-func (c *Client) PreviewAct(ctx context.Context, p ActionParams) (ActionPreview, error) {
+func (s Schedules) PreviewAct(ctx context.Context, p ActionParams) (ActionPreview, error) {
 	p.DryRun = true
-	return act[ActionPreview](ctx, c, p)
+	return act[ActionPreview](ctx, s.c, p)
 }
 
 func act[T any](ctx context.Context, c *Client, p ActionParams) (T, error) {
-	body, err := encode(p)
-	if err != nil {
-		return *new(T), err
+	if p.Until != nil {
+		p.Until = ptr(wholeSecond(*p.Until))
 	}
-	return read[T](ctx, c, &call{method: http.MethodPost, path: path("schedules", "actions"), body: body, header: idempotent(p.IdempotencyKey)})
+	return post[T](ctx, c, path("schedules", "actions"), p, p.IdempotencyKey)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -35,7 +36,9 @@ type call struct {
 	// single forbids any second attempt.
 	single bool
 
-	lost bool // output: the answer to an attempt was lost, so it may have taken effect
+	etag  string // output: the version of the answered resource
+	token string // output: the credential of the last attempt
+	lost  bool   // output: the answer to an attempt was lost, so it may have taken effect
 }
 
 // path joins segments, each percent-encoded by itself, so that a slash in a key stays within its segment.
@@ -108,12 +111,52 @@ func read[T any](ctx context.Context, c *Client, r *call) (T, error) {
 	return answer, nil
 }
 
+// get reads a resource.
+func get[T any](ctx context.Context, c *Client, path string, q query) (T, error) {
+	return read[T](ctx, c, &call{method: http.MethodGet, path: path, query: url.Values(q)})
+}
+
+// post sends params in a POST that has an idempotency key. A nil params sends no body.
+func post[T any](ctx context.Context, c *Client, path string, params any, key string) (T, error) {
+	return send[T](ctx, c, &call{method: http.MethodPost, path: path, header: idempotent(key)}, params)
+}
+
+// postIf is post for a schedule that must have a version, unless that is zero.
+func postIf[T any](ctx context.Context, c *Client, path string, params any, key string, version int64) (T, error) {
+	header := idempotent(key)
+	maps.Copy(header, ifMatch(version))
+	return send[T](ctx, c, &call{method: http.MethodPost, path: path, header: header}, params)
+}
+
+// change sends params with a condition, which may be nil. With a condition it is sent once, because the first attempt may have stored
+// the version that a second one would find.
+func change[T any](ctx context.Context, c *Client, method, path string, params any, condition map[string]string) (T, error) {
+	return send[T](ctx, c, &call{method: method, path: path, header: condition, once: condition != nil}, params)
+}
+
+// send makes a call with params as its body, none if they are nil.
+func send[T any](ctx context.Context, c *Client, r *call, params any) (T, error) {
+	if params != nil {
+		body, err := raw(params)
+		if err != nil {
+			return *new(T), err
+		}
+		r.body = body
+	}
+	return read[T](ctx, c, r)
+}
+
 // do makes the call, retries it if that helps, and returns the answer's body.
 func (c *Client) do(ctx context.Context, r *call) ([]byte, error) {
+	renewed := false
 	for attempt := 0; ; attempt++ {
 		body, err := c.attempt(ctx, r)
 		if err == nil {
 			return body, nil
+		}
+		if refusedBy(err) && r.token != "" && c.credential.refused(r.token) && !renewed {
+			renewed = true // a refused credential has no effect, so a second attempt with the next token is harmless
+			continue
 		}
 		if !r.retry(err) || attempt >= c.retries {
 			return nil, err
@@ -137,28 +180,41 @@ func (c *Client) remove(ctx context.Context, r *call) error {
 	return err
 }
 
-// attempt makes the request once. Its error is an *Error if the server answered.
-func (c *Client) attempt(parent context.Context, r *call) ([]byte, error) {
-	token, err := c.token(parent)
+// request returns a request with the headers of every one. Its error is a tokenError if the token source failed.
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request, error) {
+	token, err := c.credential.token(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("carillon: token: %w", tokenError{err})
 	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("carillon: %w", err)
+	}
+	req.URL.RawQuery = query.Encode()
+	if traceparent := outgoing(ctx, c.propagator); traceparent != "" {
+		req.Header.Set("traceparent", traceparent)
+	}
+	req.Header.Set("User-Agent", c.userAgent)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return req, nil
+}
+
+// attempt makes the request once. Its error is an *Error if the server answered.
+func (c *Client) attempt(parent context.Context, r *call) ([]byte, error) {
 	timeout := r.timeout
 	if timeout == 0 {
 		timeout = c.timeout
 	}
 	ctx, cancel := context.WithTimeout(parent, timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, bytes.NewReader(r.body))
+	req, err := c.request(ctx, r.method, r.path, r.query, bytes.NewReader(r.body))
 	if err != nil {
-		return nil, fmt.Errorf("carillon: %w", err)
+		return nil, err
 	}
-	req.URL.RawQuery = r.query.Encode()
-	req.Header.Set("User-Agent", c.userAgent)
+	r.token = strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer ")
 	req.Header.Set("Accept", "application/json")
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -177,6 +233,7 @@ func (c *Client) attempt(parent context.Context, r *call) ([]byte, error) {
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, refusal(resp, body, time.Now())
 	}
+	r.etag = resp.Header.Get("ETag")
 	if len(body) > answerLimit {
 		return nil, fmt.Errorf("carillon: %s %s: the answer is longer than %d bytes", r.method, r.path, answerLimit)
 	}
@@ -190,10 +247,10 @@ func (e tokenError) Unwrap() error { return e.error }
 
 // retry reports whether another attempt may help and does no harm.
 func (r *call) retry(err error) bool {
-	if _, ok := errors.AsType[tokenError](err); ok {
+	if _, ok := asType[tokenError](err); ok {
 		return false
 	}
-	refused, ok := errors.AsType[*Error](err)
+	refused, ok := asType[*Error](err)
 	if ok && refused.passing() {
 		return !r.single && refused.RetryAfter <= longestWait
 	}
@@ -208,7 +265,7 @@ func (r *call) retry(err error) bool {
 // server asked for.
 func pauseAfter(err error, attempt int) time.Duration {
 	pause := rand.N(min(firstBackoff<<min(attempt, 10), longestWait) + 1)
-	if refused, ok := errors.AsType[*Error](err); ok {
+	if refused, ok := asType[*Error](err); ok {
 		pause += refused.RetryAfter
 	}
 	return pause

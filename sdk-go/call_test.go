@@ -1,7 +1,6 @@
 package carillon_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	carillon "github.com/carillonhq/carillon/sdk-go"
-	"github.com/carillonhq/carillon/sdk-go/carillontest"
 )
 
 // script answers each request with the next of its answers, and keeps the requests.
@@ -60,12 +58,14 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	if next.err != nil {
 		return nil, next.err
 	}
-	if next.header == nil {
-		next.header = http.Header{}
+	return next.response(r), nil
+}
+
+func (a answer) response(r *http.Request) *http.Response {
+	if a.header == nil {
+		a.header = http.Header{}
 	}
-	return &http.Response{
-		StatusCode: next.status, Header: next.header, Body: io.NopCloser(strings.NewReader(next.body)), Request: r,
-	}, nil
+	return &http.Response{StatusCode: a.status, Header: a.header, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}
 }
 
 func (s *script) client(t *testing.T) *carillon.Client {
@@ -103,7 +103,7 @@ func TestKeyIsOneSegment(t *testing.T) {
 		"plain_1": "plain_1",
 	} {
 		s := &script{}
-		if _, err := s.client(t).Get(t.Context(), "w.1", key); err != nil {
+		if _, err := s.client(t).Schedules.Get(t.Context(), "w.1", key); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := s.seen[0].URL.EscapedPath(), "/base/v1/workflows/w.1/schedules/"+want; got != want {
@@ -117,21 +117,24 @@ func TestRequestBearsTokenAndName(t *testing.T) {
 	s := &script{}
 	asked := 0
 	c, err := carillon.New(carillon.Config{
-		URL:         "https://carillon.test/",
-		TokenSource: func(context.Context) (string, error) { asked++; return "fresh", nil },
-		HTTPClient:  &http.Client{Transport: s},
-		UserAgent:   "billing/3",
+		URL: "https://carillon.test/",
+		TokenSource: func(context.Context) (carillon.AccessToken, error) {
+			asked++
+			return carillon.AccessToken{Token: "fresh"}, nil
+		},
+		HTTPClient: &http.Client{Transport: s},
+		UserAgent:  "billing/3",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := c.Delete(t.Context(), "w", "k", carillon.DeleteParams{}); err != nil {
+		if err := c.Schedules.Delete(t.Context(), "w", "k", carillon.DeleteParams{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := s.seen[0].Header.Get("Authorization"); got != "Bearer fresh" || asked != 2 {
-		t.Errorf("got %q after asking %d times, want the source's token, asked for twice", got, asked)
+	if got := s.seen[0].Header.Get("Authorization"); got != "Bearer fresh" || asked != 1 {
+		t.Errorf("got %q after asking %d times, want the source's token, asked for once", got, asked)
 	}
 	if got := s.seen[0].UserAgent(); !strings.HasPrefix(got, "billing/3 carillon-go/") {
 		t.Errorf("got user agent %q", got)
@@ -143,13 +146,13 @@ func TestPayloadIsSentByteForByte(t *testing.T) {
 	s := &script{}
 	c := s.client(t)
 	payload := json.RawMessage(`{ "n": 12345678901234567890.10,  "html": "<&>" }`)
-	if _, err := c.Put(t.Context(), "w", "k", carillon.Params{Spec: carillon.Spec{Cron: []string{"* * * * *"}}, Payload: payload}); err != nil {
+	if _, err := c.Schedules.Put(t.Context(), "w", "k", carillon.Params{Spec: carillon.Spec{Cron: []string{"* * * * *"}}, Payload: payload}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Trigger(t.Context(), "w", "k", carillon.TriggerParams{Payload: payload}); err != nil {
+	if _, err := c.Schedules.Trigger(t.Context(), "w", "k", carillon.TriggerParams{Payload: payload}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Complete(t.Context(), "t1", "lease", payload); err != nil {
+	if err := c.Ticks.Complete(t.Context(), "t1", "lease", payload); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range s.seen {
@@ -157,7 +160,7 @@ func TestPayloadIsSentByteForByte(t *testing.T) {
 			t.Errorf("%s: got body %s", r.URL.Path, r.body)
 		}
 	}
-	if _, err := c.Put(t.Context(), "w", "k", carillon.Params{Payload: json.RawMessage(`{`)}); err == nil || len(s.seen) != 3 {
+	if _, err := c.Schedules.Put(t.Context(), "w", "k", carillon.Params{Payload: json.RawMessage(`{`)}); err == nil || len(s.seen) != 3 {
 		t.Errorf("a payload that is no JSON was sent: %v", err)
 	}
 }
@@ -165,7 +168,7 @@ func TestPayloadIsSentByteForByte(t *testing.T) {
 func TestZeroParamsSendNothingBesides(t *testing.T) {
 	t.Parallel()
 	s := &script{}
-	if _, err := s.client(t).Put(t.Context(), "w", "k", carillon.Params{Spec: carillon.Spec{Cron: []string{"@daily"}}}); err != nil {
+	if _, err := s.client(t).Schedules.Put(t.Context(), "w", "k", carillon.Params{Spec: carillon.Spec{Cron: []string{"@daily"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := s.seen[0].body, `{"spec":{"cron":["@daily"]}}`; got != want {
@@ -181,8 +184,8 @@ func TestErrorIsTheProblemDocument(t *testing.T) {
 		body: `{"type":"about:blank","title":"Unprocessable Entity","status":422,"detail":"two fields","instance":"req-1",
 			"code":"invalid","errors":[{"pointer":"/spec/timezone","code":"invalid","detail":"no such zone"}]}`,
 	}}}
-	_, err := s.client(t).Get(t.Context(), "w", "k")
-	e, ok := errors.AsType[*carillon.Error](err)
+	_, err := s.client(t).Schedules.Get(t.Context(), "w", "k")
+	e, ok := asType[*carillon.Error](err)
 	if !ok || e.Status != 422 || e.Code != "invalid" || e.RequestID != "req-1" || len(e.Fields) != 1 || e.Fields[0].Pointer != "/spec/timezone" {
 		t.Fatalf("got %#v", err)
 	}
@@ -202,11 +205,11 @@ func TestErrorIsItsSentinel(t *testing.T) {
 		409: carillon.ErrConflict, 412: carillon.ErrPrecondition, 429: carillon.ErrRateLimited, 503: carillon.ErrUnavailable,
 	} {
 		s := &script{answers: []answer{{status: status, body: "<html>", header: http.Header{"Retry-After": {"3600"}}}}}
-		_, err := s.client(t).Get(t.Context(), "w", "k")
+		_, err := s.client(t).Schedules.Get(t.Context(), "w", "k")
 		if !errors.Is(err, want) {
 			t.Errorf("%d: got %v, want %v", status, err, want)
 		}
-		if e, ok := errors.AsType[*carillon.Error](err); !ok || e.Detail == "" || e.RetryAfter != time.Hour {
+		if e, ok := asType[*carillon.Error](err); !ok || e.Detail == "" || e.RetryAfter != time.Hour {
 			t.Errorf("%d: got %#v", status, err)
 		}
 	}
@@ -222,31 +225,37 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Get(t.Context(), "w", "k")
-	if e, ok := errors.AsType[*carillon.Error](err); !ok || e.Status != 307 || len(s.seen) != 1 {
+	_, err = c.Schedules.Get(t.Context(), "w", "k")
+	if e, ok := asType[*carillon.Error](err); !ok || e.Status != 307 || len(s.seen) != 1 {
 		t.Errorf("got %v after %d requests", err, len(s.seen))
 	}
 }
 
 func TestRetries(t *testing.T) {
 	t.Parallel()
-	get := func(ctx context.Context, c *carillon.Client) error { _, err := c.Get(ctx, "w", "k"); return err }
+	get := func(ctx context.Context, c *carillon.Client) error {
+		_, err := c.Schedules.Get(ctx, "w", "k")
+		return err
+	}
 	trigger := func(ctx context.Context, c *carillon.Client) error {
-		_, err := c.Trigger(ctx, "w", "k", carillon.TriggerParams{})
+		_, err := c.Schedules.Trigger(ctx, "w", "k", carillon.TriggerParams{})
 		return err
 	}
 	putIfMatch := func(ctx context.Context, c *carillon.Client) error {
-		_, err := c.Put(ctx, "w", "k", carillon.Params{IfMatch: 3})
+		_, err := c.Schedules.Put(ctx, "w", "k", carillon.Params{IfMatch: 3})
 		return err
 	}
 	remove := func(ctx context.Context, c *carillon.Client) error {
-		return c.Delete(ctx, "w", "k", carillon.DeleteParams{})
+		return c.Schedules.Delete(ctx, "w", "k", carillon.DeleteParams{})
 	}
 	cut, lease := answer{err: errCut}, func(ctx context.Context, c *carillon.Client) error {
-		_, err := c.Lease(ctx, carillon.LeaseParams{Max: 1})
+		_, err := c.Ticks.Lease(ctx, carillon.LeaseParams{Max: 1})
 		return err
 	}
-	rotate := func(ctx context.Context, c *carillon.Client) error { _, err := c.RotateSecret(ctx, "e"); return err }
+	rotate := func(ctx context.Context, c *carillon.Client) error {
+		_, err := c.Endpoints.RotateSecret(ctx, "e")
+		return err
+	}
 	unknown := answer{status: 503, body: `{"title":"no","status":503,"detail":"who knows","code":"outcome_unknown"}`, header: http.Header{}}
 	for name, test := range map[string]struct {
 		call     func(context.Context, *carillon.Client) error
@@ -256,24 +265,24 @@ func TestRetries(t *testing.T) {
 		most     time.Duration
 		want     error
 	}{
-		"503 and 429 pass":                   {get, []answer{refused(503, ""), refused(429, "")}, 3, 0, time.Second, nil},
-		"a connection is cut":                {get, []answer{cut, cut}, 3, 0, time.Second, nil},
-		"four times at most":                 {get, []answer{cut, cut, cut, cut, cut}, 5, 0, 4 * time.Second, errCut},
-		"Retry-After is waited for":          {get, []answer{refused(429, "7")}, 2, 7 * time.Second, 8 * time.Second, nil},
-		"Retry-After is too long":            {get, []answer{refused(503, "31")}, 1, 0, 0, carillon.ErrUnavailable},
-		"404 does not pass":                  {get, []answer{refused(404, "")}, 1, 0, 0, carillon.ErrNotFound},
-		"500 does not pass":                  {get, []answer{refused(500, "")}, 1, 0, 0, errAny},
-		"a trigger bears an idempotency key": {trigger, []answer{cut, refused(502, "")}, 3, 0, time.Second, nil},
-		"a condition may have come true":     {putIfMatch, []answer{cut}, 1, 0, 0, errCut},
-		"a condition was not looked at":      {putIfMatch, []answer{refused(503, "1")}, 2, time.Second, 2 * time.Second, nil},
-		"the first delete got through":       {remove, []answer{cut, refused(404, "")}, 2, 0, time.Second, nil},
-		"there was nothing to delete":        {remove, []answer{refused(404, "")}, 1, 0, 0, carillon.ErrNotFound},
-		"an unknown delete got through":      {remove, []answer{unknown, refused(404, "")}, 2, 0, time.Second, nil},
-		"an unknown trigger is sent again":   {trigger, []answer{unknown}, 2, 0, time.Second, nil},
-		"an unknown rotation is not":         {rotate, []answer{unknown}, 1, 0, 0, carillon.ErrUnavailable},
-		"an unknown condition is not":        {putIfMatch, []answer{unknown}, 1, 0, 0, carillon.ErrUnavailable},
-		"a lease is asked for once":          {lease, []answer{refused(429, "")}, 1, 0, 0, carillon.ErrRateLimited},
-		"a black hole is given up":           {get, []answer{{after: time.Hour}}, 2, 30 * time.Second, 31 * time.Second, nil},
+		"503 and 429 pass":                 {get, []answer{refused(503, ""), refused(429, "")}, 3, 0, time.Second, nil},
+		"a connection is cut":              {get, []answer{cut, cut}, 3, 0, time.Second, nil},
+		"four times at most":               {get, []answer{cut, cut, cut, cut, cut}, 5, 0, 4 * time.Second, errCut},
+		"Retry-After is waited for":        {get, []answer{refused(429, "7")}, 2, 7 * time.Second, 8 * time.Second, nil},
+		"Retry-After is too long":          {get, []answer{refused(503, "31")}, 1, 0, 0, carillon.ErrUnavailable},
+		"404 does not pass":                {get, []answer{refused(404, "")}, 1, 0, 0, carillon.ErrNotFound},
+		"500 does not pass":                {get, []answer{refused(500, "")}, 1, 0, 0, errAny},
+		"a trigger has an idempotency key": {trigger, []answer{cut, refused(502, "")}, 3, 0, time.Second, nil},
+		"a condition may have come true":   {putIfMatch, []answer{cut}, 1, 0, 0, errCut},
+		"a condition was not looked at":    {putIfMatch, []answer{refused(503, "1")}, 2, time.Second, 2 * time.Second, nil},
+		"the first delete got through":     {remove, []answer{cut, refused(404, "")}, 2, 0, time.Second, nil},
+		"there was nothing to delete":      {remove, []answer{refused(404, "")}, 1, 0, 0, carillon.ErrNotFound},
+		"an unknown delete got through":    {remove, []answer{unknown, refused(404, "")}, 2, 0, time.Second, nil},
+		"an unknown trigger is sent again": {trigger, []answer{unknown}, 2, 0, time.Second, nil},
+		"an unknown rotation is not":       {rotate, []answer{unknown}, 1, 0, 0, carillon.ErrUnavailable},
+		"an unknown condition is not":      {putIfMatch, []answer{unknown}, 1, 0, 0, carillon.ErrUnavailable},
+		"a lease is asked for once":        {lease, []answer{refused(429, "")}, 1, 0, 0, carillon.ErrRateLimited},
+		"a black hole is given up":         {get, []answer{{after: time.Hour}}, 2, 30 * time.Second, 31 * time.Second, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -306,7 +315,7 @@ func TestTriggersDifferInIdempotencyKey(t *testing.T) {
 	s := &script{}
 	c := s.client(t)
 	for range 2 {
-		if _, err := c.Trigger(t.Context(), "w", "k", carillon.TriggerParams{}); err != nil {
+		if _, err := c.Schedules.Trigger(t.Context(), "w", "k", carillon.TriggerParams{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -323,7 +332,7 @@ func TestDeadlineIsNotWaitedFor(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		began := time.Now()
-		_, err := s.client(t).Get(ctx, "w", "k")
+		_, err := s.client(t).Schedules.Get(ctx, "w", "k")
 		if !errors.Is(err, carillon.ErrUnavailable) || time.Since(began) > 0 {
 			t.Errorf("got %v after %s, want the server's answer at once", err, time.Since(began))
 		}
@@ -337,7 +346,7 @@ func TestContextEndsTheWaiting(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		began := time.Now()
-		if _, err := s.client(t).Get(ctx, "w", "k"); err == nil || time.Since(began) != time.Second {
+		if _, err := s.client(t).Schedules.Get(ctx, "w", "k"); err == nil || time.Since(began) != time.Second {
 			t.Errorf("got %v after %s", err, time.Since(began))
 		}
 	})
@@ -348,19 +357,19 @@ func TestTokenSourceFails(t *testing.T) {
 	s, down := &script{}, errors.New("the vault is sealed")
 	c, err := carillon.New(carillon.Config{
 		URL: "http://carillon.test", HTTPClient: &http.Client{Transport: s},
-		TokenSource: func(context.Context) (string, error) { return "", down },
+		TokenSource: func(context.Context) (carillon.AccessToken, error) { return carillon.AccessToken{}, down },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Get(t.Context(), "w", "k"); !errors.Is(err, down) || len(s.seen) != 0 {
+	if _, err := c.Schedules.Get(t.Context(), "w", "k"); !errors.Is(err, down) || len(s.seen) != 0 {
 		t.Errorf("got %v after %d requests", err, len(s.seen))
 	}
 }
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
-	source := func(context.Context) (string, error) { return "", nil }
+	source := func(context.Context) (carillon.AccessToken, error) { return carillon.AccessToken{}, nil }
 	for _, c := range []carillon.Config{
 		{}, {URL: "carillon.test"}, {URL: "ftp://carillon.test"}, {URL: "http://user:pass@carillon.test"},
 		{URL: "http://carillon.test?x=1"}, {URL: "http://carillon.test", Token: "t", TokenSource: source},
@@ -371,23 +380,18 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-func TestDefaultClientReachesAServer(t *testing.T) {
+func TestErrorsAreComparedByCode(t *testing.T) {
 	t.Parallel()
-	server := carillontest.New()
-	defer server.Close()
-	c, err := carillon.New(carillon.Config{URL: server.Listen(), Token: carillontest.Token})
-	if err != nil {
-		t.Fatal(err)
+	s := &script{answers: []answer{{status: 403, body: `{"code":"quota_exceeded","quota":"schedules","limit":10,"used":10}`}}}
+	_, err := s.client(t).Schedules.Put(t.Context(), "w", "k", carillon.Params{Spec: daily})
+	for target, want := range map[error]bool{
+		carillon.CodeQuotaExceeded: true, carillon.ErrForbidden: true, carillon.CodeRateLimited: false, carillon.ErrConflict: false,
+	} {
+		if errors.Is(err, target) != want {
+			t.Errorf("%v is %v: %t, want %t", err, target, !want, want)
+		}
 	}
-	defer c.Close()
-	if _, err := c.Put(t.Context(), "w", "a/b", carillon.Params{Spec: carillon.Spec{Cron: []string{"0 8 * * *"}}}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Get(t.Context(), "w", "a/b")
-	if err != nil || s.Key != "a/b" || !bytes.Equal(s.Payload, []byte("null")) {
-		t.Errorf("got %+v, %v", s, err)
-	}
-	if _, err := c.Get(t.Context(), "w", "a%2Fb"); !errors.Is(err, carillon.ErrNotFound) {
-		t.Errorf("got %v for another key", err)
+	if e, ok := asType[*carillon.Error](err); !ok || e.Quota != "schedules" || e.Limit != 10 || e.Used != 10 {
+		t.Errorf("got %+v", e)
 	}
 }

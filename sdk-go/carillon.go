@@ -1,7 +1,7 @@
 // Package carillon is the client of Carillon: it stores schedules and runs their ticks.
 //
-// A [Client] puts, reads, pauses and triggers schedules. A [Worker] leases ticks and hands them to functions typed by
-// their payload; [WebhookHandler] is the same for ticks that Carillon pushes. A tick is delivered at least once, always
+// A [Client] has one field for each kind of thing, such as [Client.Schedules], with its calls as methods. A [Worker] leases ticks and hands them to functions typed by
+// their payload; a [Webhook] is the same for ticks that Carillon pushes. A tick is delivered at least once, always
 // with the same [Tick.TickID]: a handler that must not act twice remembers that id.
 //
 // Every call takes a context and ends with it. The client retries a call that is safe to repeat, a few times, with full
@@ -32,14 +32,18 @@ type Config struct {
 	// environment's CARILLON_API_KEY.
 	APIKey string
 
-	// Token is sent as a bearer token. TokenSource replaces it: the client calls it before every request, from several
-	// goroutines at once, and does not cache its tokens.
+	// Token is sent as a bearer token. TokenSource replaces it: the client calls it for the first token, again before that expires, and when
+	// the server refuses it; once for all callers.
 	Token       string
-	TokenSource func(context.Context) (string, error)
+	TokenSource func(context.Context) (AccessToken, error)
 
 	// HTTPClient sends the requests; nil is one that keeps enough connections open for a busy [Worker], speaks
 	// HTTP/1.1 and follows no redirect. A Timeout of its own would cut long polls: leave it zero.
 	HTTPClient *http.Client
+
+	// Propagator sends the trace of a call's context with the request, and continues the trace of a tick in the context of its handler. Nil:
+	// requests that a handler makes with its context continue the trace of its tick.
+	Propagator Propagator
 
 	// UserAgent precedes the SDK's own in the header.
 	UserAgent string
@@ -51,14 +55,26 @@ type Config struct {
 	Retries int
 }
 
-// Client calls the API. It is safe for use by several goroutines; one is enough for a program.
+// Client calls the API: each field has the calls of one kind of thing. It is safe for use by several goroutines; one is enough for a program.
 type Client struct {
-	base      string
-	token     func(context.Context) (string, error)
-	http      *http.Client
-	userAgent string
-	timeout   time.Duration
-	retries   int
+	Schedules  Schedules
+	Workflows  Workflows
+	Endpoints  Endpoints
+	Ticks      Ticks
+	Subjects   Subjects
+	Calendars  Calendars
+	Operations Operations
+	Zones      Zones
+	Admin      Admin
+	Platform   Platform
+
+	base       string
+	credential credential
+	http       *http.Client
+	userAgent  string
+	propagator Propagator
+	timeout    time.Duration
+	retries    int
 }
 
 const userAgent = "carillon-go/0.1"
@@ -70,6 +86,9 @@ func New(c Config) (*Client, error) {
 		c.APIKey = cmp.Or(c.APIKey, os.Getenv("CARILLON_API_KEY"))
 	} else if c.APIKey != "" {
 		return nil, fmt.Errorf("carillon: Config has an APIKey beside Token or TokenSource")
+	}
+	if c.URL == "" {
+		return nil, fmt.Errorf("carillon: no address: set Config.URL or the environment's CARILLON_URL")
 	}
 	base, err := url.Parse(c.URL)
 	if err != nil {
@@ -85,15 +104,13 @@ func New(c Config) (*Client, error) {
 		return nil, fmt.Errorf("carillon: Config has both Token and TokenSource")
 	}
 	client := &Client{
-		base:      strings.TrimRight(base.String(), "/"),
-		token:     c.TokenSource,
-		http:      c.HTTPClient,
-		userAgent: strings.TrimSpace(c.UserAgent + " " + userAgent),
-		timeout:   c.Timeout,
-		retries:   c.Retries,
-	}
-	if client.token == nil {
-		client.token = func(context.Context) (string, error) { return cmp.Or(c.APIKey, c.Token), nil }
+		base:       strings.TrimRight(base.String(), "/"),
+		credential: credential{source: c.TokenSource, current: AccessToken{Token: cmp.Or(c.APIKey, c.Token)}},
+		http:       c.HTTPClient,
+		userAgent:  strings.TrimSpace(c.UserAgent + " " + userAgent),
+		propagator: c.Propagator,
+		timeout:    c.Timeout,
+		retries:    c.Retries,
 	}
 	if client.http == nil {
 		client.http = defaultHTTPClient()
@@ -104,6 +121,16 @@ func New(c Config) (*Client, error) {
 	if client.retries == 0 {
 		client.retries = 4
 	}
+	client.Schedules = Schedules{client}
+	client.Workflows = Workflows{client}
+	client.Endpoints = Endpoints{client}
+	client.Ticks = Ticks{client}
+	client.Subjects = Subjects{client}
+	client.Calendars = Calendars{client}
+	client.Operations = Operations{client}
+	client.Zones = Zones{client}
+	client.Admin = Admin{client}
+	client.Platform = Platform{client}
 	return client, nil
 }
 

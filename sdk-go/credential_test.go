@@ -19,7 +19,7 @@ func TestTheClientSendsItsCredential(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Setenv("CARILLON_URL", server.URL)
 	t.Setenv("CARILLON_API_KEY", "carillon_key_env")
-	source := func(context.Context) (string, error) { return "fresh", nil }
+	source := func(context.Context) (carillon.AccessToken, error) { return carillon.AccessToken{Token: "fresh"}, nil }
 	for want, config := range map[string]carillon.Config{
 		"Bearer carillon_key_env": {},
 		"Bearer carillon_key_own": {APIKey: "carillon_key_own"},
@@ -30,7 +30,7 @@ func TestTheClientSendsItsCredential(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.Workflow(t.Context(), "w"); err == nil {
+		if _, err := client.Workflows.Get(t.Context(), "w"); err == nil {
 			t.Error("want an error")
 		}
 		if got := <-sent; got != want {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The sentinels that errors.Is compares with an [*Error]. Each stands for HTTP statuses.
+// The sentinels that errors.Is compares with an [*Error]. Each stands for HTTP statuses; a [Code] is more exact.
 var (
 	ErrInvalid      = errors.New("carillon: invalid request")         // 400, 413, 415, 422
 	ErrUnauthorized = errors.New("carillon: unauthorized")            // 401
@@ -25,7 +25,7 @@ var (
 // Error is the server's refusal of a request, read from its problem document (RFC 9457).
 type Error struct {
 	Status     int           // HTTP status
-	Code       string        // stable, snake_case; empty if a proxy answered instead of the server
+	Code       Code          // stable; empty if a proxy answered instead of the server
 	Detail     string        // for a person
 	Fields     []Field       // what is wrong with the request's body, by field
 	RequestID  string        // names the request in the server's log
@@ -33,12 +33,17 @@ type Error struct {
 
 	Quota       string  // the quota that is used up, if it is one
 	Limit, Used float64 // that quota's limit and use
+
+	Schedules, Cohorts int64 // of a thing in use: how many schedules name it, and in how many groups of one timing
+
+	Summary *SyncSummary // of a sync that would change too much: what it would have come to
+	Stored  int64        // how many schedules its scope has
 }
 
 // Field is one bad field of a request: a JSON pointer (RFC 6901) into its body, a stable code and what is wrong.
 type Field struct {
 	Pointer string `json:"pointer"`
-	Code    string `json:"code"`
+	Code    Code   `json:"code"`
 	Detail  string `json:"detail"`
 }
 
@@ -47,7 +52,7 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "carillon: %d", e.Status)
 	if e.Code != "" {
-		b.WriteString(" " + e.Code)
+		b.WriteString(" " + string(e.Code))
 	}
 	if e.Detail != "" {
 		b.WriteString(": " + e.Detail)
@@ -61,8 +66,11 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Is reports whether target is the sentinel of e's status.
+// Is reports whether target is the sentinel of e's status, or e's code.
 func (e *Error) Is(target error) bool {
+	if code, ok := target.(Code); ok {
+		return e.Code == code
+	}
 	switch e.Status {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 		return target == ErrInvalid
@@ -84,12 +92,9 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// outcomeUnknown is the code of a 503 after which the change may have been made.
-const outcomeUnknown = "outcome_unknown"
-
 // passing reports whether the request had no effect and may succeed a little later.
 func (e *Error) passing() bool {
-	if e.Code == outcomeUnknown {
+	if e.Code == CodeOutcomeUnknown {
 		return false
 	}
 	switch e.Status {
@@ -101,20 +106,25 @@ func (e *Error) passing() bool {
 
 // unsure reports whether the request may have taken effect: the server does not know, or a proxy answered.
 func (e *Error) unsure() bool {
-	return e.Code == outcomeUnknown || e.Status == http.StatusBadGateway || e.Status == http.StatusGatewayTimeout
+	return e.Code == CodeOutcomeUnknown || e.Status == http.StatusBadGateway || e.Status == http.StatusGatewayTimeout
 }
 
 // refusal reads an answer that is not 2xx. It drops a body that is no problem document, such as a proxy's page.
 func refusal(resp *http.Response, body []byte, now time.Time) *Error {
 	var problem struct {
 		Title    string  `json:"title"`
-		Code     string  `json:"code"`
+		Code     Code    `json:"code"`
 		Detail   string  `json:"detail"`
 		Instance string  `json:"instance"`
 		Errors   []Field `json:"errors"`
 		Quota    string  `json:"quota"`
 		Limit    float64 `json:"limit"`
 		Used     float64 `json:"used"`
+
+		Schedules int64        `json:"schedules"`
+		Cohorts   int64        `json:"cohorts"`
+		Summary   *SyncSummary `json:"summary"`
+		Stored    int64        `json:"stored"`
 	}
 	if json.Unmarshal(body, &problem) != nil {
 		problem.Title = http.StatusText(resp.StatusCode)
@@ -129,6 +139,10 @@ func refusal(resp *http.Response, body []byte, now time.Time) *Error {
 		Quota:      problem.Quota,
 		Limit:      problem.Limit,
 		Used:       problem.Used,
+		Schedules:  problem.Schedules,
+		Cohorts:    problem.Cohorts,
+		Summary:    problem.Summary,
+		Stored:     problem.Stored,
 	}
 	if e.Detail == "" {
 		e.Detail = problem.Title
@@ -148,4 +162,11 @@ func retryAfter(value string, now time.Time) time.Duration {
 		return max(0, at.Sub(now))
 	}
 	return 0
+}
+
+// asType returns the first error of the type E in err's chain.
+func asType[E error](err error) (E, bool) {
+	var found E
+	ok := errors.As(err, &found)
+	return found, ok
 }

@@ -26,7 +26,7 @@ func eventOf(body []byte) (e Event, ok bool) {
 }
 
 // event calls the handler's OnEvent with one event.
-func (h *webhook) event(ctx context.Context, e Event) (err error) {
+func (h *Webhook) event(ctx context.Context, e Event) (err error) {
 	if h.config.OnEvent == nil {
 		return nil
 	}

@@ -2,8 +2,6 @@ package carillon
 
 import (
 	"context"
-	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -28,17 +26,17 @@ type Step struct {
 }
 
 // Explain returns why the schedule fired at an instant, or did not.
-func (c *Client) Explain(ctx context.Context, workflow, key string, at time.Time) (Explanation, error) {
-	return c.explain(ctx, workflow, key, at.UTC().Format(time.RFC3339))
+func (s Schedules) Explain(ctx context.Context, workflow, key string, at time.Time) (Explanation, error) {
+	return s.explain(ctx, workflow, key, at.UTC().Format(time.RFC3339))
 }
 
 // ExplainLocal is Explain for a wall time in the schedule's zone, such as 2026-03-29T08:00.
-func (c *Client) ExplainLocal(ctx context.Context, workflow, key, at string) (Explanation, error) {
-	return c.explain(ctx, workflow, key, at)
+func (s Schedules) ExplainLocal(ctx context.Context, workflow, key, at string) (Explanation, error) {
+	return s.explain(ctx, workflow, key, at)
 }
 
-func (c *Client) explain(ctx context.Context, workflow, key, at string) (Explanation, error) {
+func (s Schedules) explain(ctx context.Context, workflow, key, at string) (Explanation, error) {
 	q := query{}
 	q.text("at", at)
-	return read[Explanation](ctx, c, &call{method: http.MethodGet, path: schedulePath(workflow, key, "explain"), query: url.Values(q)})
+	return get[Explanation](ctx, s.c, schedulePath(workflow, key, "explain"), q)
 }

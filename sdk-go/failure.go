@@ -10,19 +10,43 @@ import (
 )
 
 var (
-	// ErrAccepted, returned by a webhook's function, answers 202: the tick stays running until [Client.Complete] or
-	// [Client.Fail] is called with its lease token. For a worker it is an ordinary error.
-	ErrAccepted = errors.New("carillon: accepted, to be completed later")
-
 	// ErrCancelled is the cause of a handler's context when its tick was cancelled.
 	ErrCancelled = errors.New("carillon: the tick was cancelled")
 
 	// ErrLeaseLost is the cause of a handler's context when the worker has lost the lease of its tick.
 	ErrLeaseLost = errors.New("carillon: the lease of the tick was lost")
 
+	// ErrTimeout is the cause of a handler's context when the attempt has run as long as the schedule's delivery.timeout allows. The server
+	// has then ended the attempt as timed out, and the outcome of the handler no longer counts.
+	ErrTimeout = errors.New("carillon: the attempt ran longer than its timeout")
+
 	// ErrShutdown is the cause of a handler's context when the handler ran longer than the worker's ShutdownTimeout allows.
 	ErrShutdown = errors.New("carillon: the worker shuts down")
 )
+
+// Later is what a webhook's function returns to end the tick later. The webhook answers 202, and the tick stays running until a program calls
+// [Ticks.Complete] or [Ticks.Fail] with its lease token. For a worker it is an ordinary error: its handler can simply take longer.
+var Later error = later{}
+
+type later struct{}
+
+func (later) Error() string { return "carillon: to be completed later" }
+
+// Drop returns the error for a tick that needs no work, such as a reminder for a user who has left. If a handler returns it, the tick
+// succeeds with the result {"dropped": reason}. Carillon makes no further attempt and no dead letter.
+func Drop(reason string) error { return dropped(reason) }
+
+type dropped string
+
+func (d dropped) Error() string { return "dropped: " + string(d) }
+
+// settle returns the result and the error of a handler, in which a drop is a success.
+func settle(result any, err error) (any, error) {
+	if d, ok := asType[dropped](err); ok {
+		return map[string]string{"dropped": string(d)}, nil
+	}
+	return result, err
+}
 
 type permanent struct{ error }
 
@@ -57,10 +81,10 @@ func RetryAfter(err error, after time.Duration) error {
 
 // retryOf reports whether the failure allows another attempt, and after what wait; zero leaves the wait to the server.
 func retryOf(err error) (retry bool, after time.Duration) {
-	if _, ok := errors.AsType[permanent](err); ok {
+	if _, ok := asType[permanent](err); ok {
 		return false, 0
 	}
-	if later, ok := errors.AsType[retryLater](err); ok {
+	if later, ok := asType[retryLater](err); ok {
 		return true, min(max(0, later.after), longestRetry)
 	}
 	return true, 0
@@ -88,7 +112,7 @@ func errorText(err error) string {
 // logFailure logs the failure of a tick, without its payload.
 func logFailure(ctx context.Context, log *slog.Logger, t Tick[json.RawMessage], err error) {
 	facts := []any{"tick_id", t.TickID, "workflow", t.Workflow, "attempt", t.Attempt, "error", errorText(err)}
-	if p, ok := errors.AsType[panicked](err); ok {
+	if p, ok := asType[panicked](err); ok {
 		facts = append(facts, "stack", string(p.stack))
 	}
 	log.WarnContext(ctx, "tick failed", facts...)

@@ -19,7 +19,7 @@ type LeaseParams struct {
 
 // Lease leases ready ticks. It waits up to p.Wait for the first. A tick belongs to the caller until its lease ends; finish it or send a
 // heartbeat before that. Lease does not retry: ticks of a lost answer can be leased again when their lease ends.
-func (c *Client) Lease(ctx context.Context, p LeaseParams) ([]Tick[json.RawMessage], error) {
+func (t Ticks) Lease(ctx context.Context, p LeaseParams) ([]Tick[json.RawMessage], error) {
 	body, err := encode(struct {
 		Workflows []string `json:"workflows"`
 		Queues    []string `json:"queues,omitempty"`
@@ -31,29 +31,29 @@ func (c *Client) Lease(ctx context.Context, p LeaseParams) ([]Tick[json.RawMessa
 	if err != nil {
 		return nil, err
 	}
-	r := &call{method: http.MethodPost, path: path("ticks", "lease"), body: body, timeout: p.Wait + c.timeout, single: true}
+	r := &call{method: http.MethodPost, path: path("ticks", "lease"), body: body, timeout: p.Wait + t.c.timeout, single: true}
 	answer, err := read[struct {
 		Ticks []Tick[json.RawMessage] `json:"ticks"`
-	}](ctx, c, r)
+	}](ctx, t.c, r)
 	return answer.Ticks, err
 }
 
 // Heartbeat extends the lease of a tick, and returns its new end. ErrConflict tells the caller to stop: the tick was cancelled (code
 // "cancelled"), or its lease is lost.
-func (c *Client) Heartbeat(ctx context.Context, tickID, leaseToken string, lease time.Duration) (until time.Time, err error) {
+func (t Ticks) Heartbeat(ctx context.Context, tickID, leaseToken string, lease time.Duration) (until time.Time, err error) {
 	body, err := encode(heartbeat{LeaseToken: leaseToken, Lease: seconds(lease)})
 	if err != nil {
 		return until, err
 	}
 	answer, err := read[struct {
 		LeaseUntil time.Time `json:"lease_until"`
-	}](ctx, c, &call{method: http.MethodPost, path: path("ticks", tickID, "heartbeat"), body: body})
+	}](ctx, t.c, &call{method: http.MethodPost, path: path("ticks", tickID, "heartbeat"), body: body})
 	return answer.LeaseUntil, err
 }
 
 // Complete ends a tick as succeeded and stores a result with it (nil for none). It also ends a tick that a webhook answered with
-// [ErrAccepted]. It returns ErrConflict if the lease is lost or the tick has already ended.
-func (c *Client) Complete(ctx context.Context, tickID, leaseToken string, result any) error {
+// [Later]. It returns ErrConflict if the lease is lost or the tick has already ended.
+func (t Ticks) Complete(ctx context.Context, tickID, leaseToken string, result any) error {
 	kept, err := raw(result)
 	if err != nil {
 		return err
@@ -62,13 +62,13 @@ func (c *Client) Complete(ctx context.Context, tickID, leaseToken string, result
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, &call{method: http.MethodPost, path: path("ticks", tickID, "complete"), body: with(body, "result", kept)})
+	_, err = t.c.do(ctx, &call{method: http.MethodPost, path: path("ticks", tickID, "complete"), body: with(body, "result", kept)})
 	return err
 }
 
 // Fail ends an attempt of a tick as failed. Another attempt follows, unless failure is [Permanent] or no attempt is left. A failure that is
 // [RetryAfter] sets the wait.
-func (c *Client) Fail(ctx context.Context, tickID, leaseToken string, failure error) error {
+func (t Ticks) Fail(ctx context.Context, tickID, leaseToken string, failure error) error {
 	retry, after := retryOf(failure)
 	p := struct {
 		LeaseToken string `json:"lease_token"`
@@ -83,7 +83,7 @@ func (c *Client) Fail(ctx context.Context, tickID, leaseToken string, failure er
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, &call{method: http.MethodPost, path: path("ticks", tickID, "fail"), body: body})
+	_, err = t.c.do(ctx, &call{method: http.MethodPost, path: path("ticks", tickID, "fail"), body: body})
 	return err
 }
 

@@ -2,6 +2,7 @@ package carillon_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -42,4 +43,10 @@ func leftovers(patience time.Duration) [][]byte {
 			return left
 		}
 	}
+}
+
+func asType[E error](err error) (E, bool) {
+	var found E
+	ok := errors.As(err, &found)
+	return found, ok
 }

@@ -15,15 +15,14 @@ type PatchParams struct {
 }
 
 // Patch changes parts of an existing schedule. A patch that changes nothing keeps the version.
-func (c *Client) Patch(ctx context.Context, workflow, key string, p PatchParams) (Schedule, error) {
-	body, err := raw(p.Merge)
-	if err != nil {
-		return Schedule{}, err
+func (s Schedules) Patch(ctx context.Context, workflow, key string, p PatchParams) (Schedule, error) {
+	return patch[Schedule](ctx, s.c, schedulePath(workflow, key), p.Merge, ifMatch(p.IfMatch))
+}
+
+// patch sends a merge patch. A nil merge changes nothing.
+func patch[T any](ctx context.Context, c *Client, path string, merge any, condition map[string]string) (T, error) {
+	if merge == nil {
+		merge = struct{}{}
 	}
-	if body == nil {
-		body = []byte("{}")
-	}
-	r := &call{method: http.MethodPatch, path: schedulePath(workflow, key), body: body, header: ifMatch(p.IfMatch)}
-	r.once = r.header != nil
-	return read[Schedule](ctx, c, r)
+	return change[T](ctx, c, http.MethodPatch, path, merge, condition)
 }

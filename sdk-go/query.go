@@ -26,3 +26,12 @@ func (q query) time(name string, value time.Time) {
 		q.text(name, value.UTC().Format(time.RFC3339Nano))
 	}
 }
+
+func (q query) flag(name string, value bool) {
+	if value {
+		q.text(name, "true")
+	}
+}
+
+// ptr returns a pointer to a copy of v.
+func ptr[T any](v T) *T { return &v }

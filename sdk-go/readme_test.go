@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// Each Go block of the README is in the examples, which run.
+// Each Go block of the README is in the examples, which run in the module of package carillontest.
 func TestExampleIsTheReadmes(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile("example_test.go")
+	source, err := os.ReadFile("carillontest/example_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,9 +29,9 @@ func TestDeletesSendTheVersionThatMustBeStored(t *testing.T) {
 	}
 	defer c.Close()
 	at := carillon.RemoveParams{IfMatch: time.UnixMicro(1_700_000_000_000_001)}
-	_, erase := c.EraseSubject(t.Context(), "k", carillon.DeleteParams{IfMatch: 3})
-	_, eraseAny := c.EraseSubject(t.Context(), "k")
-	for _, err := range []error{erase, eraseAny, c.DeleteEndpoint(t.Context(), "e", at), c.DeleteWorkflow(t.Context(), "w", at), c.DeleteWorkflow(t.Context(), "w")} {
+	_, erase := c.Subjects.Erase(t.Context(), "k", carillon.DeleteParams{IfMatch: 3})
+	_, eraseAny := c.Subjects.Erase(t.Context(), "k")
+	for _, err := range []error{erase, eraseAny, c.Endpoints.Delete(t.Context(), "e", at), c.Workflows.Delete(t.Context(), "w", at), c.Workflows.Delete(t.Context(), "w")} {
 		if err != nil {
 			t.Error(err)
 		}

@@ -120,7 +120,7 @@ func (s *shift) send(outcomes []outcome) {
 			s.unreported.Add(int64(len(outcomes)))
 			return
 		}
-		if refused, ok := errors.AsType[*Error](err); ok && errors.Is(refused, ErrInvalid) {
+		if refused, ok := asType[*Error](err); ok && errors.Is(refused, ErrInvalid) {
 			s.split(outcomes, refused)
 			return
 		}
@@ -146,17 +146,23 @@ func (s *shift) sendOnce(outcomes []outcome) error {
 	for i, o := range outcomes {
 		finishes[i] = o.finish
 	}
+	began := time.Now()
 	verdicts, err := batch(s.reporting, s.client, "finish", finishes)
+	late := 0
+	for _, v := range verdicts {
+		if v.Status >= 300 {
+			late++
+			s.log.Info("outcome came too late", "tick_id", v.TickID, "status", v.Status, "code", v.Code)
+		}
+	}
+	if s.config.Hooks.Reported != nil {
+		s.config.Hooks.Reported(ReportedTicks{Ticks: len(outcomes), Late: late, Took: time.Since(began), Err: err})
+	}
 	if err != nil {
 		return err
 	}
 	for _, o := range outcomes {
 		s.held.drop(o.held)
-	}
-	for _, v := range verdicts {
-		if v.Status >= 300 {
-			s.log.Info("outcome came too late", "tick_id", v.TickID, "status", v.Status, "code", v.Code)
-		}
 	}
 	return nil
 }

@@ -2,8 +2,6 @@ package carillon
 
 import (
 	"context"
-	"maps"
-	"net/http"
 	"time"
 )
 
@@ -17,12 +15,7 @@ type RescheduleParams struct {
 }
 
 // Reschedule moves one coming tick. Its nominal time is then To.
-func (c *Client) Reschedule(ctx context.Context, workflow, key string, p RescheduleParams) (Schedule, error) {
-	body, err := encode(p)
-	if err != nil {
-		return Schedule{}, err
-	}
-	r := &call{method: http.MethodPost, path: schedulePath(workflow, key, "reschedule"), body: body, header: idempotent(p.IdempotencyKey)}
-	maps.Copy(r.header, ifMatch(p.IfMatch))
-	return read[Schedule](ctx, c, r)
+func (s Schedules) Reschedule(ctx context.Context, workflow, key string, p RescheduleParams) (Schedule, error) {
+	p.To = wholeSecond(p.To)
+	return postIf[Schedule](ctx, s.c, schedulePath(workflow, key, "reschedule"), p, p.IdempotencyKey, p.IfMatch)
 }

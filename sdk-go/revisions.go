@@ -36,6 +36,6 @@ type Revision struct {
 
 // Revisions iterates over the versions of a schedule, newest first. An error comes once and ends the loop. The versions of a deleted schedule
 // are kept.
-func (c *Client) Revisions(ctx context.Context, workflow, key string) iter.Seq2[Revision, error] {
-	return pages[Revision](ctx, c, schedulePath(workflow, key, "revisions"), url.Values{})
+func (s Schedules) Revisions(ctx context.Context, workflow, key string) iter.Seq2[Revision, error] {
+	return pages[Revision](ctx, s.c, schedulePath(workflow, key, "revisions"), url.Values{})
 }

@@ -16,9 +16,9 @@ type room struct {
 	freed   chan struct{}
 }
 
-func newRoom(slots int) room {
+func newRoom(slots int) *room {
 	// Before the first tick the worker assumes slow handlers.
-	return room{slots: slots, typical: time.Minute, freed: make(chan struct{}, 1)}
+	return &room{slots: slots, typical: time.Minute, freed: make(chan struct{}, 1)}
 }
 
 // take waits for a place, and reserves up to most. It returns 0 if ctx ends first.

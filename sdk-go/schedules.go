@@ -5,13 +5,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"iter"
-	"maps"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 )
+
+// Schedules are the schedules of the tenant, each named by its workflow and key. An empty key is "global".
+type Schedules struct{ c *Client }
 
 // Params define a schedule. Put restores the default of each absent member, except Note and Status, which stay unchanged.
 type Params struct {
@@ -110,7 +110,7 @@ func ifMatch(version int64) map[string]string {
 
 // Put creates or replaces the schedule of workflow and key. An empty key is "global", as in every call that takes one. When it returns without an error, the next tick is armed. A second Put of the same
 // params changes nothing, not even the version.
-func (c *Client) Put(ctx context.Context, workflow, key string, p Params) (Schedule, error) {
+func (s Schedules) Put(ctx context.Context, workflow, key string, p Params) (Schedule, error) {
 	payload, err := raw(p.Payload)
 	if err != nil {
 		return Schedule{}, err
@@ -125,49 +125,29 @@ func (c *Client) Put(ctx context.Context, workflow, key string, p Params) (Sched
 		r.header = map[string]string{"If-None-Match": "*"}
 	}
 	r.once = r.header != nil // the first attempt may have stored the version that a second one would find
-	return read[Schedule](ctx, c, r)
+	return read[Schedule](ctx, s.c, r)
 }
 
 // Get returns a schedule.
-func (c *Client) Get(ctx context.Context, workflow, key string) (Schedule, error) {
-	return read[Schedule](ctx, c, &call{method: http.MethodGet, path: schedulePath(workflow, key)})
+func (s Schedules) Get(ctx context.Context, workflow, key string) (Schedule, error) {
+	return get[Schedule](ctx, s.c, schedulePath(workflow, key), nil)
+}
+
+// ByID returns the schedule with an id, such as the ScheduleID of a tick. A deleted schedule is ErrNotFound.
+func (s Schedules) ByID(ctx context.Context, id string) (Schedule, error) {
+	return get[Schedule](ctx, s.c, path("schedules", id), nil)
 }
 
 // GetMany returns the schedules of up to 1,000 keys of a workflow, in the order of the keys. It leaves out absent ones.
-func (c *Client) GetMany(ctx context.Context, workflow string, keys []string) ([]Schedule, error) {
-	body, err := encode(struct {
+func (s Schedules) GetMany(ctx context.Context, workflow string, keys []string) ([]Schedule, error) {
+	wanted := struct {
 		Workflow string   `json:"workflow"`
 		Keys     []string `json:"keys"`
-	}{workflow, keys})
-	if err != nil {
-		return nil, err
-	}
-	found, err := read[struct {
+	}{workflow, keys}
+	found, err := send[struct {
 		Items []Schedule `json:"items"`
-	}](ctx, c, &call{method: http.MethodPost, path: path("schedules", "get"), body: body})
+	}](ctx, s.c, &call{method: http.MethodPost, path: path("schedules", "get")}, wanted)
 	return found.Items, err
-}
-
-// Filter selects schedules of a list; the zero value selects all. At most one of KeyPrefix, Label and DueBefore may be set.
-type Filter struct {
-	Workflow  string
-	Status    string
-	KeyPrefix string
-	Label     string    // "name:value"
-	DueBefore time.Time // the list is then in the order of due times
-	PageSize  int       // schedules per request, up to 1,000; zero is the server's default
-}
-
-// List iterates over the schedules that filter selects. An error comes once and ends the loop.
-func (c *Client) List(ctx context.Context, filter Filter) iter.Seq2[Schedule, error] {
-	q := query{}
-	q.text("workflow", filter.Workflow)
-	q.text("status", filter.Status)
-	q.text("key_prefix", filter.KeyPrefix)
-	q.text("label", filter.Label)
-	q.time("due_before", filter.DueBefore)
-	q.number("limit", filter.PageSize)
-	return pages[Schedule](ctx, c, path("schedules"), url.Values(q))
 }
 
 // DeleteParams are the conditions of a Delete.
@@ -176,10 +156,10 @@ type DeleteParams struct {
 }
 
 // Delete deletes a schedule. Its history stays. Ticks that are not handed out never fire.
-func (c *Client) Delete(ctx context.Context, workflow, key string, p DeleteParams) error {
+func (s Schedules) Delete(ctx context.Context, workflow, key string, p DeleteParams) error {
 	r := &call{method: http.MethodDelete, path: schedulePath(workflow, key), header: ifMatch(p.IfMatch)}
 	r.once = r.header != nil
-	return c.remove(ctx, r)
+	return s.c.remove(ctx, r)
 }
 
 // PauseParams are the end and the reason of a pause.
@@ -187,21 +167,16 @@ type PauseParams struct {
 	Until *time.Time `json:"until,omitempty"` // rounded up to a whole second; nil: until Resume
 	Note  string     `json:"note,omitempty"`
 
-	IfMatch int64 `json:"-"` // if not zero, the version that must be the stored one
+	IdempotencyKey string `json:"-"` // empty: a random one for each call
+	IfMatch        int64  `json:"-"` // if not zero, the version that must be the stored one
 }
 
 // Pause pauses a schedule.
-func (c *Client) Pause(ctx context.Context, workflow, key string, p PauseParams) (Schedule, error) {
+func (s Schedules) Pause(ctx context.Context, workflow, key string, p PauseParams) (Schedule, error) {
 	if p.Until != nil {
-		p.Until = new(p.Until.Add(time.Second - 1).Truncate(time.Second))
+		p.Until = ptr(wholeSecond(*p.Until))
 	}
-	body, err := encode(p)
-	if err != nil {
-		return Schedule{}, err
-	}
-	r := &call{method: http.MethodPost, path: schedulePath(workflow, key, "pause"), body: body, header: ifMatch(p.IfMatch)}
-	r.once = r.header != nil
-	return read[Schedule](ctx, c, r)
+	return postIf[Schedule](ctx, s.c, schedulePath(workflow, key, "pause"), p, p.IdempotencyKey, p.IfMatch)
 }
 
 // ResumeParams are the options of Resume.
@@ -212,45 +187,11 @@ type ResumeParams struct {
 }
 
 // Resume continues a paused schedule from now on. Times in the pause are not replayed.
-func (c *Client) Resume(ctx context.Context, workflow, key string, p ResumeParams) (Schedule, error) {
-	body, err := encode(p)
-	if err != nil {
-		return Schedule{}, err
-	}
-	r := &call{method: http.MethodPost, path: schedulePath(workflow, key, "resume"), body: body, header: idempotent(p.IdempotencyKey)}
-	maps.Copy(r.header, ifMatch(p.IfMatch))
-	return read[Schedule](ctx, c, r)
+func (s Schedules) Resume(ctx context.Context, workflow, key string, p ResumeParams) (Schedule, error) {
+	return postIf[Schedule](ctx, s.c, schedulePath(workflow, key, "resume"), p, p.IdempotencyKey, p.IfMatch)
 }
 
-// TriggerParams say what payload the tick has, and when it fires: now, at At, or after In.
-type TriggerParams struct {
-	Payload        any    `json:"payload,omitempty"` // instead of the schedule's; as in Params
-	At             string `json:"at,omitempty"`      // an instant, or a wall time in the schedule's zone, at most 366 days ahead
-	In             string `json:"in,omitempty"`      // a duration such as "10m"
-	IdempotencyKey string `json:"-"`                 // the same within 24 h fires once; empty: a random one for each call
-}
-
-// Trigger fires one tick, under the schedule's overlap policy. The timing does not move. A tick for later has the state "scheduled" and
-// a DueAt; deleting the schedule cancels it.
-func (c *Client) Trigger(ctx context.Context, workflow, key string, p TriggerParams) (TickRecord, error) {
-	payload, err := raw(p.Payload)
-	if err != nil {
-		return TickRecord{}, err
-	}
-	p.Payload = nil
-	body, err := json.Marshal(p)
-	if err != nil {
-		return TickRecord{}, err
-	}
-	r := &call{
-		method: http.MethodPost,
-		path:   schedulePath(workflow, key, "trigger"),
-		body:   with(body, "payload", payload),
-		header: idempotent(p.IdempotencyKey),
-	}
-	return read[TickRecord](ctx, c, r)
-}
-
+// idempotent returns the idempotency key of a call, which all its attempts send: a random one if key is empty.
 func idempotent(key string) map[string]string {
 	if key == "" {
 		key = rand.Text()

@@ -2,7 +2,6 @@ package carillon
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"time"
 )
@@ -17,17 +16,11 @@ type SkipParams struct {
 }
 
 // Skip marks coming ticks: when such a tick comes due, the server records it as skipped.
-func (c *Client) Skip(ctx context.Context, workflow, key string, p SkipParams) (Schedule, error) {
-	body, err := encode(p)
-	if err != nil {
-		return Schedule{}, err
-	}
-	r := &call{method: http.MethodPost, path: schedulePath(workflow, key, "skip"), body: body, header: idempotent(p.IdempotencyKey)}
-	maps.Copy(r.header, ifMatch(p.IfMatch))
-	return read[Schedule](ctx, c, r)
+func (s Schedules) Skip(ctx context.Context, workflow, key string, p SkipParams) (Schedule, error) {
+	return postIf[Schedule](ctx, s.c, schedulePath(workflow, key, "skip"), p, p.IdempotencyKey, p.IfMatch)
 }
 
 // Unskip undoes Skip for all ticks that are still to come.
-func (c *Client) Unskip(ctx context.Context, workflow, key string) (Schedule, error) {
-	return read[Schedule](ctx, c, &call{method: http.MethodDelete, path: schedulePath(workflow, key, "skip")})
+func (s Schedules) Unskip(ctx context.Context, workflow, key string) (Schedule, error) {
+	return read[Schedule](ctx, s.c, &call{method: http.MethodDelete, path: schedulePath(workflow, key, "skip")})
 }

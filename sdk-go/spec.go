@@ -7,20 +7,20 @@ import "encoding/json"
 //
 // Durations are text such as "90s", "1h30m", "1d" or "1w". A day is a day of the zone's calendar, not 24 hours.
 type Spec struct {
-	Timezone  string     `json:"timezone,omitempty"`  // an IANA zone, or "@subject" for the key's own; empty is UTC
-	Cron      Strings    `json:"cron,omitempty"`      // five fields; six with seconds first; seven with a year last
-	DayMatch  string     `json:"day_match,omitempty"` // "or" (default) or "and": day of month and day of week
-	Calendars []Calendar `json:"calendars,omitempty"`
-	Intervals []Interval `json:"intervals,omitempty"`
-	RRule     string     `json:"rrule,omitempty"` // RFC 5545: DTSTART, RRULE, RDATE and EXDATE lines
-	At        []string   `json:"at,omitempty"`    // wall times in the zone, or instants (RFC 3339)
-	Relative  []Relative `json:"relative,omitempty"`
-	Exclude   *Exclude   `json:"exclude,omitempty"`
-	StartAt   string     `json:"start_at,omitempty"` // as an element of At
-	EndAt     string     `json:"end_at,omitempty"`   // as an element of At
-	MaxTicks  int        `json:"max_ticks,omitempty"`
-	Jitter    string     `json:"jitter,omitempty"` // a duration; ticks are spread over it
-	DST       DST        `json:"dst,omitzero"`
+	Timezone  string           `json:"timezone,omitempty"`  // an IANA zone, or "@subject" for the key's own; empty is UTC
+	Cron      Strings          `json:"cron,omitempty"`      // five fields; six with seconds first; seven with a year last
+	DayMatch  string           `json:"day_match,omitempty"` // "or" (default) or "and": day of month and day of week
+	Calendars []CalendarFields `json:"calendars,omitempty"`
+	Intervals []Interval       `json:"intervals,omitempty"`
+	RRule     string           `json:"rrule,omitempty"` // RFC 5545: DTSTART, RRULE, RDATE and EXDATE lines
+	At        []string         `json:"at,omitempty"`    // wall times in the zone, or instants (RFC 3339)
+	Relative  []Relative       `json:"relative,omitempty"`
+	Exclude   *Exclude         `json:"exclude,omitempty"`
+	StartAt   string           `json:"start_at,omitempty"` // as an element of At
+	EndAt     string           `json:"end_at,omitempty"`   // as an element of At
+	MaxTicks  int              `json:"max_ticks,omitempty"`
+	Jitter    string           `json:"jitter,omitempty"` // a duration; ticks are spread over it
+	DST       DST              `json:"dst,omitzero"`
 }
 
 // Strings is a list that JSON may write as one string.
@@ -35,9 +35,9 @@ func (s *Strings) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(s))
 }
 
-// Calendar names times by fields in cron's syntax, all of which must match. Second, Minute and Hour left empty are 0,
+// CalendarFields names times by fields in cron's syntax, all of which must match. Second, Minute and Hour left empty are 0,
 // the others are all.
-type Calendar struct {
+type CalendarFields struct {
 	Second     string `json:"second,omitempty"`
 	Minute     string `json:"minute,omitempty"`
 	Hour       string `json:"hour,omitempty"`
@@ -67,10 +67,10 @@ type Relative struct {
 
 // Exclude removes times from a spec.
 type Exclude struct {
-	Calendars []Calendar `json:"calendars,omitempty"` // one without a time excludes the whole day
-	Dates     []string   `json:"dates,omitempty"`     // "2027-01-01"
-	Named     []string   `json:"named,omitempty"`     // calendars stored under a name
-	Then      string     `json:"then,omitempty"`      // "drop" (default), "next" or "previous" day that is not excluded
+	Calendars []CalendarFields `json:"calendars,omitempty"` // one without a time excludes the whole day
+	Dates     []string         `json:"dates,omitempty"`     // "2027-01-01"
+	Named     []string         `json:"named,omitempty"`     // calendars stored under a name
+	Then      string           `json:"then,omitempty"`      // "drop" (default), "next" or "previous" day that is not excluded
 }
 
 // DST decides about a wall time that a clock change skips or shows twice.

@@ -16,22 +16,22 @@ func TestKeys(t *testing.T) {
 		{status: 200, body: `{"subject_hash":"ab","erased_at":"2026-11-21T09:00:00Z","erased_by":"app","counts":{"profiles":1,"schedules":2,"revisions":3,"ticks":4,"attempts":5,"answers":6}}`},
 	}}
 	c := s.client(t)
-	k, err := c.PutSubject(t.Context(), "a/b", carillon.SubjectParams{Timezone: "Asia/Tokyo", QuietHours: carillon.QuietWindows{{From: "22:00", To: "07:00"}}, IfMatch: 1})
+	k, err := c.Subjects.Put(t.Context(), "a/b", carillon.SubjectParams{Timezone: "Asia/Tokyo", QuietHours: carillon.QuietWindows{{From: "22:00", To: "07:00"}}, IfMatch: 1})
 	if err != nil || k.Version != 2 || k.QuietHours[0].Then != "defer" {
 		t.Errorf("got %+v, %v", k, err)
 	}
-	if k, err := c.Subject(t.Context(), "a/b"); err != nil || k.Timezone != "Asia/Tokyo" {
+	if k, err := c.Subjects.Get(t.Context(), "a/b"); err != nil || k.Timezone != "Asia/Tokyo" {
 		t.Errorf("got %+v, %v", k, err)
 	}
-	for k, err := range c.Subjects(t.Context(), "a") {
+	for k, err := range c.Subjects.List(t.Context(), "a") {
 		if err != nil || k.Subject != "a/b" {
 			t.Errorf("got %+v, %v", k, err)
 		}
 	}
-	if err := c.RenameSubject(t.Context(), "a/b", "c"); err != nil {
+	if _, err := c.Subjects.Rename(t.Context(), "a/b", carillon.RenameParams{To: "c"}); err != nil {
 		t.Error(err)
 	}
-	if e, err := c.EraseSubject(t.Context(), "c"); err != nil || e.Counts.Ticks != 4 {
+	if e, err := c.Subjects.Erase(t.Context(), "c"); err != nil || e.Counts.Ticks != 4 {
 		t.Errorf("got %+v, %v", e, err)
 	}
 	var got []string
@@ -55,15 +55,15 @@ func TestPutKeyReturnsItsOperation(t *testing.T) {
 		`"created_by":"app","created_at":"2026-11-21T09:00:00Z","started_at":"2026-11-21T09:00:01Z","ended_at":null}`
 	s := &script{answers: []answer{{status: 202, body: profile + `,"operation":` + operation + `}`}, {status: 200, body: operation}, {status: 200, body: profile + `}`}}}
 	c := s.client(t)
-	k, err := c.PutSubject(t.Context(), "k", carillon.SubjectParams{Timezone: "Asia/Tokyo"})
+	k, err := c.Subjects.Put(t.Context(), "k", carillon.SubjectParams{Timezone: "Asia/Tokyo"})
 	if err != nil || k.Version != 2 || k.Operation == nil || k.Operation.ID != "op_1" || *k.Operation.Total != 1200 {
 		t.Fatalf("got %+v, %v", k, err)
 	}
-	op, err := c.Operation(t.Context(), k.Operation.ID)
+	op, err := c.Operations.Get(t.Context(), k.Operation.ID)
 	if err != nil || op.State != "running" || op.Done != 200 || op.EndedAt != nil {
 		t.Errorf("got %+v, %v", op, err)
 	}
-	if k, err := c.PutSubject(t.Context(), "k", carillon.SubjectParams{Timezone: "Asia/Tokyo"}); err != nil || k.Operation != nil {
+	if k, err := c.Subjects.Put(t.Context(), "k", carillon.SubjectParams{Timezone: "Asia/Tokyo"}); err != nil || k.Operation != nil {
 		t.Errorf("got %+v, %v; want no operation", k, err)
 	}
 }

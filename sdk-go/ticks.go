@@ -1,13 +1,12 @@
 package carillon
 
 import (
-	"context"
 	"encoding/json"
-	"iter"
-	"net/http"
-	"net/url"
 	"time"
 )
+
+// Ticks are the firings of the tenant's schedules.
+type Ticks struct{ c *Client }
 
 // Tick is one firing of a schedule, as a handler receives it. P is the payload's type; json.RawMessage keeps its bytes.
 type Tick[P any] struct {
@@ -36,6 +35,8 @@ type Tick[P any] struct {
 	ScheduleVersion int64  `json:"schedule_version"`
 	WorkflowVersion string `json:"workflow_version"` // registered when the tick fired; empty: none
 	Expired         bool   `json:"expired"`          // it is later than its max_lateness, and on_expired delivers it all the same
+	Timeout         string `json:"timeout"`          // how long this attempt may run, such as "60s"
+	Traceparent     string `json:"traceparent"`      // the trace that it continues (W3C Trace Context)
 	LeaseToken      string `json:"lease_token"`
 	Payload         P      `json:"payload"`
 }
@@ -65,6 +66,8 @@ func typed[P any](t Tick[json.RawMessage]) (Tick[P], error) {
 		ScheduleVersion: t.ScheduleVersion,
 		WorkflowVersion: t.WorkflowVersion,
 		Expired:         t.Expired,
+		Timeout:         t.Timeout,
+		Traceparent:     t.Traceparent,
 		LeaseToken:      t.LeaseToken,
 	}
 	if len(t.Payload) == 0 {
@@ -91,18 +94,19 @@ type TickRecord struct {
 	DST             string     `json:"dst"`              // as a Tick's
 	LastTimestamp   *time.Time `json:"last_timestamp"`   // nominal time of the tick before; nil on the first
 	DueAt           *time.Time `json:"due_at,omitempty"` // when it fires, while it waits for that time
-	FiredAt         time.Time  `json:"fired_at"`
-	EndedAt         *time.Time `json:"ended_at"` // nil while it is scheduled or running
+	FiredAt         time.Time  `json:"fired_at"`         // zero while it waits for its time
+	EndedAt         *time.Time `json:"ended_at"`         // nil while it is scheduled or running
 	LatenessMS      int64      `json:"lateness_ms"`
 	Attempt         int        `json:"attempt"` // number of the last attempt; 0 before the first
 	Occurrence      *int64     `json:"occurrence"`
 	MissedCount     int64      `json:"missed_count"`
 	ScheduleVersion int64      `json:"schedule_version"`
+	Traceparent     string     `json:"traceparent"` // as in Tick
 
 	Result   json.RawMessage `json:"result,omitempty"`
 	Error    string          `json:"error,omitempty"`    // error of the last attempt
 	Payload  json.RawMessage `json:"payload,omitempty"`  // only of a Tick that is read by itself
-	Attempts []Attempt       `json:"attempts,omitempty"` // those that ended, unless the first succeeded
+	Attempts []Attempt       `json:"attempts,omitempty"` // those that ended; only of a Tick that is read by itself
 
 	PayloadKept *bool `json:"payload_kept,omitempty"` // false: the retention of ticks has dropped the payload
 }
@@ -118,33 +122,7 @@ type Attempt struct {
 	Answer    string     `json:"answer,omitempty"` // the first KiB of the endpoint's answer, if the attempt failed because of it
 	Error     string     `json:"error,omitempty"`
 	Worker    string     `json:"worker,omitempty"` // name of the worker that leased it
-}
 
-// TickFilter selects ticks of a history; the zero value selects all.
-type TickFilter struct {
-	State    string
-	From     time.Time // nominal, included
-	To       time.Time // nominal, not included
-	PageSize int       // ticks per request, up to 1,000; zero is the server's default
-}
-
-// Ticks iterates over the history of one schedule, newest first. An error comes once and ends the loop.
-func (c *Client) Ticks(ctx context.Context, workflow, key string, filter TickFilter) iter.Seq2[TickRecord, error] {
-	q := query{}
-	q.text("state", filter.State)
-	q.time("from", filter.From)
-	q.time("to", filter.To)
-	q.number("limit", filter.PageSize)
-	return pages[TickRecord](ctx, c, schedulePath(workflow, key, "ticks"), url.Values(q))
-}
-
-// Tick returns one tick with its attempts.
-func (c *Client) Tick(ctx context.Context, id string) (TickRecord, error) {
-	return read[TickRecord](ctx, c, &call{method: http.MethodGet, path: path("ticks", id)})
-}
-
-// CancelTick cancels a tick that has not ended: one for later, one that waits, or one that runs. The worker of a running tick is told by
-// its next heartbeat. A tick that has ended is an error with the code tick_ended.
-func (c *Client) CancelTick(ctx context.Context, id string) (TickRecord, error) {
-	return read[TickRecord](ctx, c, &call{method: http.MethodPost, path: path("ticks", id, "cancel")})
+	// Result is that of a cancelled tick, if the worker sent it after the tick was told to stop.
+	Result json.RawMessage `json:"result,omitempty"`
 }

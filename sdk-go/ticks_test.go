@@ -19,13 +19,13 @@ func TestTypedKeepsEveryMember(t *testing.T) {
 		case int, int64:
 			f.SetInt(int64(i + 1))
 		case *int64:
-			f.Set(reflect.ValueOf(new(int64(i + 1))))
+			f.Set(reflect.ValueOf(ptr(int64(i + 1))))
 		case bool:
 			f.SetBool(true)
 		case time.Time:
 			f.Set(reflect.ValueOf(time.Unix(int64(i), 0)))
 		case *time.Time:
-			f.Set(reflect.ValueOf(new(time.Unix(int64(i), 0))))
+			f.Set(reflect.ValueOf(ptr(time.Unix(int64(i), 0))))
 		case []time.Time:
 			f.Set(reflect.ValueOf([]time.Time{time.Unix(int64(i), 0)}))
 		case map[string]string:

@@ -13,6 +13,13 @@ type UpcomingParams struct {
 	From  time.Time // ticks strictly after; zero is now
 }
 
+func (p UpcomingParams) query() query {
+	q := query{}
+	q.number("count", p.Count)
+	q.time("from", p.From)
+	return q
+}
+
 // Upcoming is a list of coming ticks.
 type Upcoming struct {
 	Ticks     []UpcomingTick `json:"ticks"`
@@ -30,26 +37,37 @@ type UpcomingTick struct {
 }
 
 // Upcoming returns the coming ticks of a stored schedule.
-func (c *Client) Upcoming(ctx context.Context, workflow, key string, p UpcomingParams) (Upcoming, error) {
-	q := query{}
-	q.number("count", p.Count)
-	q.time("from", p.From)
-	return read[Upcoming](ctx, c, &call{method: http.MethodGet, path: schedulePath(workflow, key, "upcoming"), query: url.Values(q)})
+func (s Schedules) Upcoming(ctx context.Context, workflow, key string, p UpcomingParams) (Upcoming, error) {
+	return get[Upcoming](ctx, s.c, schedulePath(workflow, key, "upcoming"), p.query())
+}
+
+// UpcomingICS returns the coming ticks of a stored schedule as an iCalendar document (RFC 5545).
+func (s Schedules) UpcomingICS(ctx context.Context, workflow, key string, p UpcomingParams) ([]byte, error) {
+	return s.c.do(ctx, &call{
+		method: http.MethodGet,
+		path:   schedulePath(workflow, key, "upcoming"),
+		query:  url.Values(p.query()),
+		header: map[string]string{"Accept": "text/calendar"},
+	})
+}
+
+// PreviewParams say of which schedule a spec would be, and bound the list of its ticks.
+type PreviewParams struct {
+	Workflow string     `json:"workflow,omitempty"` // with Key: what H in a cron expression stands for depends on both
+	Key      string     `json:"key,omitempty"`
+	Subject  string     `json:"subject,omitempty"` // whose profile the zone "@subject" follows; empty: the key
+	From     *time.Time `json:"from,omitempty"`    // ticks strictly after; nil is now
+	Until    *time.Time `json:"until,omitempty"`   // no ticks after
+	Count    int        `json:"count,omitempty"`   // up to 1,000; zero is the server's default
+}
+
+// preview is the body of a preview.
+type preview struct {
+	Spec Spec `json:"spec"`
+	PreviewParams
 }
 
 // Preview returns the coming ticks of a spec without storing it. An invalid spec is ErrInvalid; the [*Error] names the fields.
-func (c *Client) Preview(ctx context.Context, spec Spec, p UpcomingParams) (Upcoming, error) {
-	asked := struct {
-		Spec  Spec       `json:"spec"`
-		From  *time.Time `json:"from,omitempty"`
-		Count int        `json:"count,omitempty"`
-	}{Spec: spec, Count: p.Count}
-	if !p.From.IsZero() {
-		asked.From = new(p.From.UTC())
-	}
-	body, err := encode(asked)
-	if err != nil {
-		return Upcoming{}, err
-	}
-	return read[Upcoming](ctx, c, &call{method: http.MethodPost, path: path("schedules", "preview"), body: body})
+func (s Schedules) Preview(ctx context.Context, spec Spec, p PreviewParams) (Upcoming, error) {
+	return send[Upcoming](ctx, s.c, &call{method: http.MethodPost, path: path("schedules", "preview")}, preview{spec, p})
 }

@@ -19,40 +19,40 @@ func TestWorkflowsAndEndpoints(t *testing.T) {
 		{status: 201, body: endpoint}, {status: 200, body: `{"webhook_id":"test_1","status":503,"took_ms":3,"error":"down"}`}, {status: 204},
 	}}
 	c := s.client(t)
-	w, err := c.PutWorkflow(t.Context(), "w", carillon.WorkflowParams{Defaults: carillon.Defaults{Delivery: carillon.Delivery{Queue: "slow"}}})
+	w, err := c.Workflows.Put(t.Context(), "w", carillon.WorkflowParams{Defaults: carillon.Defaults{Delivery: carillon.Delivery{Queue: "slow"}}})
 	if err != nil || w.Endpoint != "" || w.Defaults.Delivery.Queue != "slow" {
 		t.Errorf("got %+v, %v", w, err)
 	}
-	if w, err := c.Workflow(t.Context(), "w"); err != nil || w.Name != "w" {
+	if w, err := c.Workflows.Get(t.Context(), "w"); err != nil || w.Name != "w" {
 		t.Errorf("got %+v, %v", w, err)
 	}
-	for w, err := range c.Workflows(t.Context()) {
+	for w, err := range c.Workflows.List(t.Context()) {
 		if err != nil || w.Name != "w" {
 			t.Errorf("got %+v, %v", w, err)
 		}
 	}
-	if err := c.DeleteWorkflow(t.Context(), "w"); err != nil {
+	if err := c.Workflows.Delete(t.Context(), "w"); err != nil {
 		t.Error(err)
 	}
-	e, err := c.PutEndpoint(t.Context(), "e", carillon.EndpointParams{URL: "https://a.test/"})
+	e, err := c.Endpoints.Put(t.Context(), "e", carillon.EndpointParams{URL: "https://a.test/"})
 	if err != nil || e.Secret != "whsec_x" {
 		t.Errorf("got %+v, %v", e, err)
 	}
-	if e, err := c.Endpoint(t.Context(), "e"); err != nil || e.URL != "https://a.test/" {
+	if e, err := c.Endpoints.Get(t.Context(), "e"); err != nil || e.URL != "https://a.test/" {
 		t.Errorf("got %+v, %v", e, err)
 	}
-	for e, err := range c.Endpoints(t.Context()) {
+	for e, err := range c.Endpoints.List(t.Context()) {
 		if err != nil || e.Batch != 1 {
 			t.Errorf("got %+v, %v", e, err)
 		}
 	}
-	if e, err := c.RotateSecret(t.Context(), "e"); err != nil || e.Secret != "whsec_x" {
+	if e, err := c.Endpoints.RotateSecret(t.Context(), "e"); err != nil || e.Secret != "whsec_x" {
 		t.Errorf("got %+v, %v", e, err)
 	}
-	if trial, err := c.TestEndpoint(t.Context(), "e"); err != nil || *trial.Status != 503 || *trial.Error != "down" {
+	if trial, err := c.Endpoints.Test(t.Context(), "e"); err != nil || *trial.Status != 503 || *trial.Error != "down" {
 		t.Errorf("got %+v, %v", trial, err)
 	}
-	if err := c.DeleteEndpoint(t.Context(), "e"); err != nil {
+	if err := c.Endpoints.Delete(t.Context(), "e"); err != nil {
 		t.Error(err)
 	}
 	var got []string
@@ -74,7 +74,7 @@ func TestWorkflowsAndEndpoints(t *testing.T) {
 func TestSecretIsNotLostInARetry(t *testing.T) {
 	t.Parallel()
 	s := &script{answers: []answer{{err: errCut}}}
-	if _, err := s.client(t).PutEndpoint(t.Context(), "e", carillon.EndpointParams{}); !errors.Is(err, errCut) || len(s.seen) != 1 {
+	if _, err := s.client(t).Endpoints.Put(t.Context(), "e", carillon.EndpointParams{}); !errors.Is(err, errCut) || len(s.seen) != 1 {
 		t.Errorf("got %v after %d requests", err, len(s.seen))
 	}
 }

@@ -220,6 +220,16 @@ func Exceeded(quota string, limit, used int) *fault.Error {
 	return f
 }
 
+// TooLarge returns the fault 413 of a member of a body, such as /payload, that has more bytes than a quota allows. The code and the
+// detail have the member's last name.
+func TooLarge(pointer, quota string, limit, bytes int) *fault.Error {
+	what := pointer[strings.LastIndexByte(pointer, '/')+1:]
+	f := fault.TooLarge(what+"_too_large", "the %s has %d bytes, and %s allows %d", what, bytes, quota, limit)
+	f.Fields = []fault.Field{{Pointer: pointer, Code: f.Code, Detail: f.Detail}}
+	f.Extra = map[string]any{"quota": quota, "limit": limit, "used": bytes}
+	return f
+}
+
 // listKeys returns at most limit keys of a tenant with ids greater than after, ordered by id.
 func listKeys(ctx context.Context, db postgres.DB, tenant ID, after string, limit int) ([]APIKey, error) {
 	rows, _ := db.Query(ctx, `

@@ -32,6 +32,7 @@ type Change struct {
 type Origin struct {
 	Request string      // its id; "": there was no request
 	Remote  *netip.Addr // the address of its client; nil: unknown
+	Through *string     // "console"; nil: the client called the API itself
 }
 
 // OriginOf returns the request in a context.
@@ -41,10 +42,20 @@ func OriginOf(ctx context.Context) *Origin {
 	if a, err := netip.ParseAddr(text); err == nil {
 		o.Remote = new(a.Unmap().WithZone(""))
 	}
+	if by, ok := ctx.Value(throughKey{}).(string); ok {
+		o.Through = &by
+	}
 	return o
 }
 
 type actorKey struct{}
+
+type throughKey struct{}
+
+// Through returns a context whose changes the audit shows as made through something other than a client of the API: "console".
+func Through(ctx context.Context, what string) context.Context {
+	return context.WithValue(ctx, throughKey{}, what)
+}
 
 // Actor returns the subject that sent the request in a context, or "carillon" without a request.
 func Actor(ctx context.Context) string {
@@ -76,12 +87,13 @@ func QueueAudit(ctx context.Context, b *pgx.Batch, tenant ID, by string, changes
 	if n == 0 || sabotage.NoAudit.On() && changes[0].After == nil {
 		return nil
 	}
-	actions, targets, requests, remotes, subjects := make([]string, n), make([]string, n), make([]string, n), make([]*netip.Addr, n), make([]*string, n)
+	actions, targets, requests, remotes := make([]string, n), make([]string, n), make([]string, n), make([]*netip.Addr, n)
+	subjects, throughs := make([]*string, n), make([]*string, n)
 	before, after := make([]*string, n), make([]*string, n)
 	here := OriginOf(ctx)
 	for i, c := range changes {
 		origin := cmp.Or(c.Origin, here)
-		actions[i], targets[i], requests[i], remotes[i] = c.Action, c.Target, origin.Request, origin.Remote
+		actions[i], targets[i], requests[i], remotes[i], throughs[i] = c.Action, c.Target, origin.Request, origin.Remote, origin.Through
 		if c.Subject != "" {
 			subjects[i] = &c.Subject
 		}
@@ -94,11 +106,11 @@ func QueueAudit(ctx context.Context, b *pgx.Batch, tenant ID, by string, changes
 		}
 	}
 	b.Queue(`
-		INSERT INTO audit (tenant_id, actor, request, remote, action, target, subject, before, after)
-		SELECT $1, $2, request, remote, action, target, subject, before::json, after::json
-		FROM unnest($3::text[], $4::inet[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
-			AS n (request, remote, action, target, subject, before, after)`,
-		tenant, by, requests, remotes, actions, targets, subjects, before, after)
+		INSERT INTO audit (tenant_id, actor, request, remote, through, action, target, subject, before, after)
+		SELECT $1, $2, request, remote, through, action, target, subject, before::json, after::json
+		FROM unnest($3::text[], $4::inet[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[])
+			AS n (request, remote, through, action, target, subject, before, after)`,
+		tenant, by, requests, remotes, throughs, actions, targets, subjects, before, after)
 	return nil
 }
 
@@ -119,7 +131,8 @@ type AuditEntry struct {
 	ID      int64           `json:"id"`
 	At      time.Time       `json:"at"`
 	Actor   string          `json:"actor"`
-	Remote  *string         `json:"remote"` // the address of the client
+	Remote  *string         `json:"remote"`  // the address of the client
+	Through *string         `json:"through"` // "console", or nil
 	Action  string          `json:"action"`
 	Target  string          `json:"target"`
 	Request string          `json:"request"`
@@ -180,13 +193,13 @@ func (a Audited) page(ctx context.Context, log auditLog, f AuditFilter, limit in
 	}
 	rows, _ := log.db.Query(ctx, `
 		WITH scanned AS (
-			SELECT id, at, actor, remote, action, target, request, before, after
+			SELECT id, at, actor, remote, through, action, target, request, before, after
 			FROM `+log.table+`
 			WHERE `+log.whose+` AND (at, id) < ($2, $3) AND at >= $4
 			ORDER BY at DESC, id DESC
 			LIMIT $5
 		)
-		SELECT id, at, actor, host(remote) AS remote, action, target, request, before, after
+		SELECT id, at, actor, host(remote) AS remote, through, action, target, request, before, after
 		FROM scanned
 		WHERE ($6 = '' OR actor = $6) AND ($7 = '' OR action = $7) AND ($8 = '' OR target = $8)
 		ORDER BY at DESC, id DESC

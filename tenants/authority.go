@@ -9,8 +9,8 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// authenticate returns the identity in a token, or that of an API key. It returns a fault 401 for an invalid one.
-func (v *Verifier) authenticate(ctx context.Context, token string) (Identity, error) {
+// Identify returns the identity in a token, or that of an API key. It returns a fault 401 for an invalid one.
+func (v *Verifier) Identify(ctx context.Context, token string) (Identity, error) {
 	if strings.HasPrefix(token, keyPrefix) {
 		return v.Tenants.byKey(ctx, token)
 	}
@@ -40,7 +40,7 @@ func CheckAuthority(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	_, err := a.verifier.authenticate(ctx, a.token)
+	_, err := a.verifier.Identify(ctx, a.token)
 	return err
 }
 

@@ -20,12 +20,19 @@ const (
 	QuotaSoft           = "quota.soft"           // four fifths of a quota are used; the cause is the quota
 	TZDataRetimed       = "tzdata.retimed"       // a newer tz database moved schedules; the cause is its version
 	OperationEnded      = "operation.ended"      // an operation has ended; the cause is its id
+	WorkflowLate        = "workflow.late"        // ticks are handed out or end later than expected; the cause is the workflow
+	WorkflowSilent      = "workflow.silent"      // ticks became due and none succeeded; the cause is the workflow
+	WorkflowNoWorkers   = "workflow.no_workers"  // ticks wait and no worker polls for them; the cause is the workflow
+	WorkflowRecovered   = "workflow.recovered"   // one of these three is over; the cause is the workflow
 	APIKeyExpiring      = "api_key.expiring"     // an API key expires within a week; the cause is the id of the key
 )
 
 // Events returns the names of all events.
 func Events() []string {
-	return []string{TickFailed, ScheduleQuarantined, ScheduleAutoPaused, ScheduleCompleted, EndpointDisabled, QuotaSoft, TZDataRetimed, OperationEnded, APIKeyExpiring}
+	return []string{
+		TickFailed, ScheduleQuarantined, ScheduleAutoPaused, ScheduleCompleted, EndpointDisabled, QuotaSoft, TZDataRetimed, OperationEnded,
+		WorkflowLate, WorkflowSilent, WorkflowNoWorkers, WorkflowRecovered, APIKeyExpiring,
+	}
 }
 
 // Happening is one occurrence of an event. The occurrences of an hour with the same cause become one event with a count.

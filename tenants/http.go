@@ -31,7 +31,7 @@ func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
 				return err
 			}
 			ctx := withAddress(c.Request().Context(), c.RealIP())
-			who, err := v.authenticate(ctx, token)
+			who, err := v.Identify(ctx, token)
 			if err != nil {
 				return err
 			}
@@ -91,10 +91,10 @@ func (i Identity) within(c echo.Context) error {
 		}
 		return err
 	}
-	if kindOf(c.Request().Method, c.Path()).concurrent != workerRequest.concurrent {
+	if !ofWorker(c.Request().Method, c.Path()) && c.Path() != tailRoute {
 		return fault.Forbidden("workflow_not_allowed", "the token is limited to some workflows, and this route is about all")
 	}
-	return nil // a worker's request: the lease itself checks the workflows
+	return nil // leases and the tail check the workflows themselves
 }
 
 // WorkflowNotAllowed returns the fault 403 for a workflow that the token's limit excludes.
@@ -180,7 +180,8 @@ func (p Platform) patchOne(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.AnswerTagged(c, t.revision(), t.answer())
+	web.Tag(c, t.revision())
+	return web.Answer(c, http.StatusOK, t.answer())
 }
 
 func (p Platform) delete(c echo.Context) error {

@@ -72,17 +72,23 @@ func extend(h http.Header, name, item string) {
 
 var bulkRoutes = []string{"/v1/schedules/bulk", "/v1/schedules/sync"}
 
+const tailRoute = "/v1/ticks/tail"
+
 // kindOf returns the kind of a request to a route.
 func kindOf(method, route string) kind {
 	switch {
-	case method != http.MethodPost:
-		return anyRequest
-	case slices.Contains(bulkRoutes, route):
-		return bulkRequest
-	case strings.HasPrefix(route, "/v1/ticks/") && slices.Contains([]string{"lease", "heartbeat", "finish", "complete", "fail"}, route[strings.LastIndex(route, "/")+1:]):
+	case ofWorker(method, route), route == tailRoute: // a tail stays open, as a poll does
 		return workerRequest
+	case method == http.MethodPost && slices.Contains(bulkRoutes, route):
+		return bulkRequest
 	}
 	return anyRequest
+}
+
+// ofWorker reports whether a worker sends such requests to lease and finish ticks.
+func ofWorker(method, route string) bool {
+	return method == http.MethodPost && strings.HasPrefix(route, "/v1/ticks/") &&
+		slices.Contains([]string{"lease", "heartbeat", "finish", "complete", "fail"}, route[strings.LastIndex(route, "/")+1:])
 }
 
 const oneSchedule = "/v1/workflows/:workflow/schedules/:key"

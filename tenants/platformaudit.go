@@ -20,8 +20,9 @@ func auditPlatform(ctx context.Context, db postgres.DB, c Change) error {
 	}
 	origin := OriginOf(ctx)
 	_, err = db.Exec(ctx, `
-		INSERT INTO platform_audit (actor, request, remote, action, target, before, after)
-		VALUES ($1, $2, $3, $4, $5, $6::text::json, $7::text::json)`, Actor(ctx), origin.Request, origin.Remote, c.Action, c.Target, before, after)
+		INSERT INTO platform_audit (actor, request, remote, through, action, target, before, after)
+		VALUES ($1, $2, $3, $4, $5, $6, $7::text::json, $8::text::json)`,
+		Actor(ctx), origin.Request, origin.Remote, origin.Through, c.Action, c.Target, before, after)
 	if err != nil {
 		return fmt.Errorf("write the audit of the platform: %w", err)
 	}

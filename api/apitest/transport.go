@@ -1,9 +1,11 @@
 package apitest
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -23,7 +25,7 @@ func Transport(t testing.TB, base http.RoundTripper) http.RoundTripper {
 	return transport{t, base, New(t)}
 }
 
-// RoundTrip sends the request, reads the answer to its end and checks it.
+// RoundTrip sends the request, reads the answer to its end and checks it. Of a stream of events it reads and checks the first event.
 func (r transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var sent []byte
 	if req.Body != nil {
@@ -43,6 +45,15 @@ func (r transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if IsEventStream(resp.Header) {
+		whole := bufio.NewReader(resp.Body)
+		first, err := FirstEvent(whole)
+		resp.Body = stream{io.MultiReader(bytes.NewReader(first), whole), resp.Body}
+		if err == nil {
+			r.contract.Check(r.t, req, sent, resp, first)
+		}
+		return resp, nil
+	}
 	got, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if err != nil { // cut or given up: the caller sees the same error where it reads
@@ -57,3 +68,25 @@ func (r transport) RoundTrip(req *http.Request) (*http.Response, error) {
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// stream is a body whose beginning has been read already.
+type stream struct {
+	io.Reader
+	io.Closer
+}
+
+// IsEventStream reports whether an answer with this header is a stream of server-sent events, which does not end by itself.
+func IsEventStream(h http.Header) bool {
+	return strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")
+}
+
+// FirstEvent reads a stream of server-sent events up to the empty line that ends its first event.
+func FirstEvent(r *bufio.Reader) (event []byte, err error) {
+	for {
+		line, err := r.ReadBytes('\n')
+		event = append(event, line...)
+		if err != nil || len(bytes.TrimSpace(line)) == 0 {
+			return event, err
+		}
+	}
+}

@@ -24,7 +24,7 @@ func TestALimitedKeyReachesItsOwnWorkflowsOnly(t *testing.T) {
 
 	before := s.print(t, "acme")
 	for _, a := range all {
-		if !strings.HasPrefix(a.path, "/v1/") || a.public || a.id == "getSelf" {
+		if !strings.HasPrefix(a.path, "/v1/") || a.public || a.id == "getSelf" || a.id == "listZones" || a.id == "getZone" {
 			continue
 		}
 		for _, body := range theirs.bytes(t, a) {

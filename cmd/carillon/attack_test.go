@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -18,6 +19,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/carillonhq/carillon/api"
+	"github.com/carillonhq/carillon/api/apitest"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -116,7 +118,12 @@ func (s whole) ask(t *testing.T, client *http.Client, token, method, path string
 		return answer{}, false
 	}
 	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
+	var got []byte
+	if apitest.IsEventStream(resp.Header) {
+		got, err = apitest.FirstEvent(bufio.NewReader(resp.Body))
+	} else {
+		got, err = io.ReadAll(resp.Body)
+	}
 	if err != nil {
 		t.Errorf("%s %s: %v", method, path, err)
 		return answer{}, false

@@ -14,7 +14,7 @@ import (
 
 var pathParameter = regexp.MustCompile(`:[a-z_]+|\*`)
 
-// HEAD is answered like GET on every path, without the body.
+// HEAD is answered like GET on every path but that of a stream of events, without the body.
 func TestHEADIsAnsweredAsGET(t *testing.T) {
 	t.Parallel()
 	s := serveHouse(t)
@@ -29,6 +29,12 @@ func TestHEADIsAnsweredAsGET(t *testing.T) {
 			continue
 		}
 		path := pathParameter.ReplaceAllString(route.Path, "x")
+		if path == "/v1/ticks/tail" { // a stream of events has no answer to HEAD
+			if got, _ := s.ask(t, client, token, "HEAD", path, nil, nil, patience); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "GET" || got.header.Get("X-Request-Id") == "" {
+				t.Errorf("HEAD %s: got %d %v", path, got.status, got.header)
+			}
+			continue
+		}
 		asIs := http.Header{"Accept-Encoding": {"identity"}} // Go's client requests gzip by itself for a method with a body
 		get, _ := s.ask(t, client, token, "GET", path, asIs, nil, patience)
 		head, _ := s.ask(t, client, token, "HEAD", path, asIs, nil, patience)

@@ -34,6 +34,8 @@ var guarded = map[string]string{
 	"PUT /v1/calendars/:calendar":                            `{"dates": ["2026-12-25"]}`,
 	"DELETE /v1/calendars/:calendar":                         "",
 	"GET /v1/schedules/:id":                                  "",
+	"GET /v1/zones":                                          "",
+	"GET /v1/zones/:timezone":                                "",
 	"GET /v1/admin/settings":                                 "",
 	"PATCH /v1/admin/settings":                               `{}`,
 	"GET /v1/admin/issuers":                                  "",
@@ -77,6 +79,8 @@ func TestNoRouteIgnoresAPrecondition(t *testing.T) {
 		switch r.Path {
 		case "/docs/:file":
 			path = "/docs/start.js"
+		case "/v1/zones/:timezone":
+			path = "/v1/zones/UTC"
 		case "/v1/schedules/:id":
 			path = "/v1/schedules/" + fmt.Sprint(stored["id"])
 		}

@@ -34,7 +34,7 @@ func TestEveryRefusalIsInTheContract(t *testing.T) {
 		path := parameter.ReplaceAllString(r.Path, "x")
 		ask("", r.Method, path, "", "")
 		ask("no.token.at-all", r.Method, path, "", "")
-		if r.Path != "/v1/self" { // it answers everyone
+		if r.Path != "/v1/self" && !strings.HasPrefix(r.Path, "/v1/zones") { // these answer everyone
 			ask(other, r.Method, path, "", "")
 		}
 		ask(token, r.Method, path+"?colour=red", "", "")

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/carillonhq/carillon/cmd/carillon/cli/profile"
 	"github.com/carillonhq/carillon/internal/postgres/embedded"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/migrations"
@@ -29,11 +30,13 @@ type devSettings struct {
 	DatabaseURL databaseURL `env:"CARILLON_DEV_DATABASE_URL" secret:"true" flag:"database-url" value:"URL" help:"a PostgreSQL to use instead of a new one; carillon dev ignores DATABASE_URL"`
 	Yes         bool        `env:"CARILLON_DEV_YES" flag:"yes" help:"use the database of --database-url even if it has tenants, processes or tables of others"`
 	ReadyFile   string      `env:"CARILLON_READY_FILE" flag:"ready-file" value:"FILE" help:"a JSON file that gets url, token, platform_token and database_url when carillon dev is ready"`
+	Profile     string      `env:"CARILLON_DEV_PROFILE" flag:"profile" value:"NAME" help:"the profile of the client's commands that leads here; without it dev, or none with --ephemeral or --ready-file"`
 	For         span        `env:"CARILLON_FOR" envDefault:"0s" flag:"for" value:"DURATION" help:"stop this long after it is ready; 0s is never"`
 	NoDemo      bool        `env:"CARILLON_NO_DEMO" flag:"no-demo" help:"do not create the demo schedules and their worker"`
 	NoLoopback  bool        `env:"CARILLON_NO_LOOPBACK_ENDPOINTS" flag:"no-loopback-endpoints" help:"refuse endpoints and key sets on this machine, as carillon serve does"`
 	LogFormat   format      `env:"CARILLON_LOG_FORMAT" envDefault:"text" flag:"log-format" value:"FORMAT" help:"the format of ticks and log lines: text or json"`
 	LogLevel    level       `env:"CARILLON_LOG_LEVEL" envDefault:"warn" flag:"log-level" value:"LEVEL" help:"the least important level that is logged: debug, info, warn or error"`
+	Traces      traceSettings
 }
 
 func (s devSettings) faults() []string {
@@ -43,6 +46,9 @@ func (s devSettings) faults() []string {
 	}
 	if s.Ephemeral && s.Data != "" {
 		lines = append(lines, "CARILLON_EPHEMERAL (--ephemeral) keeps nothing, so it excludes CARILLON_DATA (--data): choose one of them")
+	}
+	if s.Profile != "" && profile.CheckName(s.Profile) != nil {
+		lines = append(lines, fmt.Sprintf("CARILLON_DEV_PROFILE (--profile): %v", profile.CheckName(s.Profile)))
 	}
 	return lines
 }
@@ -56,7 +62,8 @@ tenant "demo", and serves the API on loopback. It prints a token, a curl command
 and each tick when it fires. Without --no-demo there are some schedules and a worker.
 
 The data is kept between runs: in the folder of --data, or else in /var/lib/carillon/dev for
-root and in ~/.local/state/carillon/dev for others. Ctrl-C stops it within 10 seconds, a
+root and in ~/.local/state/carillon/dev for others. The profile "dev" leads the client's
+commands here, so that carillon schedule list works in the next terminal. Ctrl-C stops it within 10 seconds, a
 second one at once.`,
 		Example: `  carillon dev
   carillon dev --ephemeral --listen 127.0.0.1:0 --ready-file ready.json    # for tests
@@ -114,6 +121,7 @@ func (p program) runDev(ctx context.Context, s devSettings, chosen bool) (err er
 		outbound:    web.Outbound{Loopback: !s.NoLoopback},
 		onFired:     ticks.add,
 		keyset:      keys.sealing(server != nil),
+		traces:      s.Traces,
 		log:         log,
 		memory:      limitMemory(memlimit.FromCgroup, log),
 		shed:        shedByPool,

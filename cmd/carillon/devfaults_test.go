@@ -114,7 +114,11 @@ func TestDevOutlivesItsDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	postmaster, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := postmaster.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	killed := time.Now()

@@ -48,7 +48,7 @@ problem comes with its remedy. The doctor changes nothing. It exits 1 if somethi
 		},
 	}
 	flags[doctorSettings](cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	jsonFlags(cmd, &asJSON)
 	cmd.Flags().BoolVar(&deep, "deep", false, "also read the whole record for broken promises, which can take minutes")
 	return cmd
 }

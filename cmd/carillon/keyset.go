@@ -27,6 +27,7 @@ type keysetSettings struct {
 }
 
 func (p program) keyset() *cobra.Command {
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "keyset",
 		Short: "Make a keyset that encrypts secrets, or add a key to one",
@@ -54,11 +55,15 @@ that it cannot sign; none is lost.`,
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(p.stdout, map[string]string{"keyset": text})
+			}
 			_, err = fmt.Fprintln(p.stdout, text)
 			return err
 		},
 	}
 	flags[keysetSettings](cmd)
+	jsonFlags(cmd, &asJSON)
 	return cmd
 }
 

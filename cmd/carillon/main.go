@@ -10,16 +10,23 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/carillonhq/carillon/cmd/carillon/cli"
+	"github.com/carillonhq/carillon/cmd/carillon/cli/command"
+	"github.com/carillonhq/carillon/cmd/carillon/cli/exit"
+	"github.com/carillonhq/carillon/tenants"
 )
 
-// The exit codes of the program, as `carillon --help` lists them.
+// The exit codes of the server's commands. The client's commands have more.
 const (
-	exitDone   = 0
-	exitFailed = 1
-	exitMisuse = 2
+	exitDone   = exit.Done
+	exitFailed = exit.Failed
+	exitMisuse = exit.Misuse
 )
 
 func main() {
@@ -56,8 +63,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case errors.Is(err, errSaid):
 		return exitFailed
 	}
+	e, client := errors.AsType[*exit.Error](err)
+	if client && e.Err == nil {
+		return e.Code // the command has printed the reason
+	}
 	fmt.Fprintf(stderr, "carillon: %v\n", err)
-	if _, ok := errors.AsType[misuse](err); ok {
+	if _, ok := errors.AsType[misuse](err); ok || client && e.Code == exit.Misuse {
 		fmt.Fprintf(stderr, "see: %s --help\n", cmd.CommandPath())
 		return exitMisuse
 	}
@@ -77,18 +88,54 @@ func (p program) root() *cobra.Command {
 		Long: `Carillon fires schedules on time: put one over HTTP, and each of its ticks is pushed to
 your endpoint or leased by your worker. It needs PostgreSQL and nothing else.
 
-Exit codes: 0 done, 1 failed, 2 wrong command or setting.`,
+` + exit.Help,
 		Example: `  carillon dev                          # everything on this machine, without setup
   carillon migrate && carillon serve    # on your own PostgreSQL, named by DATABASE_URL
-  carillon doctor                       # report what is wrong, and what to do`,
+  carillon doctor                       # report what is wrong, and what to do
+  carillon login                        # sign in to a server that runs elsewhere
+  carillon schedule list                # what it will fire
+  carillon preview "0 8 * * 1-5" --timezone Europe/Paris`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse{err} })
-	root.AddCommand(p.dev(), p.serve(), p.migrate(), p.token(), p.keyset(), p.doctor(), p.version())
+	addGroup(root, "server", "Run a server:", p.dev(), p.serve(), p.migrate(), p.doctor(), p.keyset(), p.token())
+	addGroup(root, "client", "Use one:", cli.Commands(p.client())...)
+	root.AddCommand(p.version())
 	return root
+}
+
+func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = id
+	}
+	root.AddCommand(commands...)
+}
+
+// client returns what the client's commands may use.
+func (p program) client() command.Environment {
+	return command.Environment{
+		Getenv:  p.getenv,
+		Stdin:   os.Stdin,
+		Stdout:  p.stdout,
+		Stderr:  p.stderr,
+		Version: thisEdition().Version,
+		Now:     time.Now,
+		MintDev: func(ctx context.Context, url string, platform bool) (string, error) {
+			ask := tokenRequest{Tenant: demoTenant, Scope: strings.Join(tenants.TenantScopes(), " "), TTL: "1h"}
+			if platform {
+				ask.Tenant, ask.Scope = "", tenants.PlatformAdmin
+			}
+			token, err := askDev(ctx, url, ask)
+			if err != nil {
+				err = &exit.Error{Code: exit.TimedOut, Err: err, Remedy: "start it: carillon dev; or choose another server: carillon profile list"}
+			}
+			return token, err
+		},
+	}
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {

@@ -14,6 +14,7 @@ type migrateSettings struct {
 }
 
 func (p program) migrate() *cobra.Command {
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring a database up to date",
@@ -30,10 +31,14 @@ It can run at any time, in several processes at once, and while an older Carillo
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(p.stdout, map[string]int64{"applied": int64(applied), "version": migrations.Latest()})
+			}
 			_, err = fmt.Fprintf(p.stdout, "%d applied; the database is at version %d\n", applied, migrations.Latest())
 			return err
 		},
 	}
 	flags[migrateSettings](cmd)
+	jsonFlags(cmd, &asJSON)
 	return cmd
 }

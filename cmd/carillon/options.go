@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"log/slog"
 	"net/netip"
 	"time"
 
 	"github.com/carillonhq/carillon/api"
-	"github.com/carillonhq/carillon/console"
 	"github.com/carillonhq/carillon/dispatch/open"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/web"
@@ -29,10 +29,12 @@ type options struct {
 	onFired     func([]open.Fired)
 	tzdata      string         // a file; empty: the built-in data
 	keyset      *keyset.Keyset // nil: endpoints' secrets are stored in the clear
+	traces      traceSettings
 	log         *slog.Logger
 	memory      int64 // bytes that the process may use; 0: no limit
 	noDocs      bool
 	noConsole   bool
+	version     string // that answers name; empty: the version of this program
 
 	shed func(db *pools) tenants.Shedding // nil: no load is shed
 }
@@ -61,13 +63,13 @@ func (o options) bytesInFlight() int64 {
 	return o.memory / 8
 }
 
-// pages serves the OpenAPI document, and the pages that are not turned off.
+// pages serves the OpenAPI document, and its page unless it is turned off.
 func (o options) pages(e *echo.Echo) {
 	api.Routes(e, web.Static, web.Conditional)
 	if !o.noDocs {
 		api.PageRoutes(e, web.Static, web.Conditional)
 	}
-	if !o.noConsole {
-		console.Routes(e)
-	}
 }
+
+// answering returns the version that answers name.
+func (o options) answering() string { return cmp.Or(o.version, thisEdition().Version) }

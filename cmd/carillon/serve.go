@@ -37,6 +37,7 @@ type serveSettings struct {
 	NoConsole     bool        `env:"CARILLON_NO_CONSOLE" flag:"no-console" help:"do not serve /console, the operator's page"`
 	Outbound      outboundSettings
 	Platform      issuerSettings
+	Traces        traceSettings
 	Log           logSettings
 }
 
@@ -120,6 +121,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		outbound:    s.Outbound.outbound(),
 		tzdata:      s.TZData,
 		keyset:      s.Keyset.keyset,
+		traces:      s.Traces,
 		log:         log,
 		memory:      limitMemory(memlimit.FromCgroup, log),
 		shed:        shedByPool,

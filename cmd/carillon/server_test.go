@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,8 +79,13 @@ func serveAs(t *testing.T, change func(*options)) whole {
 	})
 	server := httptest.NewServer(h.router)
 	t.Cleanup(server.Close)
-	s.url, s.routes, s.router = server.URL, h.router.Routes(), h.router
+	s.url, s.routes, s.router = server.URL, ofAPI(h.router), h.router
 	return s
+}
+
+// ofAPI returns the routes but those below /console/, which are no part of the API. Package console tests them.
+func ofAPI(router *echo.Echo) []*echo.Route {
+	return slices.DeleteFunc(router.Routes(), func(r *echo.Route) bool { return strings.HasPrefix(r.Path, "/console/") })
 }
 
 // mint returns a token of the platform's issuer. Without a tenant it is one of the platform's operator.

@@ -25,6 +25,7 @@ type tokenSettings struct {
 }
 
 func (p program) token() *cobra.Command {
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Mint a token, and print nothing else",
@@ -48,11 +49,15 @@ Scopes: schedules:read schedules:write ticks:work endpoints:write subjects:erase
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(p.stdout, map[string]string{"token": token})
+			}
 			_, err = fmt.Fprintln(p.stdout, token)
 			return err
 		},
 	}
 	flags[tokenSettings](cmd)
+	jsonFlags(cmd, &asJSON)
 	return cmd
 }
 

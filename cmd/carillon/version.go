@@ -59,7 +59,7 @@ func thisEdition() edition {
 }
 
 func (p program) version() *cobra.Command {
-	var asJSON bool
+	asJSON := new(bool)
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program and of its parts",
@@ -69,15 +69,35 @@ func (p program) version() *cobra.Command {
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b := thisEdition()
-			if asJSON {
+			if *asJSON {
 				return printJSON(p.stdout, b)
 			}
 			_, err := fmt.Fprintf(p.stdout, "carillon %s (%s, %s), tzdata %s, schema %d\n", b.Version, b.Go, b.Platform, b.TZData, b.Schema)
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	jsonFlags(cmd, asJSON)
 	return cmd
+}
+
+// shape is the value of -o in the server's commands, which print one object or text.
+type shape struct{ json *bool }
+
+func (s shape) String() string { return "" }
+func (s shape) Type() string   { return "table|json" }
+
+func (s shape) Set(text string) error {
+	if text != "table" && text != "json" {
+		return fmt.Errorf("the formats are table and json")
+	}
+	*s.json = text == "json"
+	return nil
+}
+
+// jsonFlags adds -o and --json to a command of the server.
+func jsonFlags(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().VarP(shape{asJSON}, "output", "o", "the format of the output")
+	cmd.Flags().BoolVar(asJSON, "json", false, "the same as -o json")
 }
 
 func printJSON(w io.Writer, v any) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/console"
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/lease"
@@ -24,6 +25,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
@@ -84,16 +86,22 @@ func wire(ctx context.Context, o options) (_ *app, err error) {
 	if err := adoptZones(ctx, db.engine, o.tzdata); err != nil {
 		return nil, err
 	}
-	p, err := newParts(o, db, secrets)
+	traces, err := o.traces.tracer(secrets.ids, o.log)
 	if err != nil {
 		return nil, err
 	}
+	p, err := newParts(o, db, secrets, traces)
+	if err != nil {
+		traces.Close()
+		return nil, err
+	}
+	traces.Register(p.registry)
 	draining := new(atomic.Bool)
 	return &app{p, newRouter(o, p, draining), draining}, nil
 }
 
 // newParts makes the parts from the bottom up.
-func newParts(o options, db *pools, s secrets) (*parts, error) {
+func newParts(o options, db *pools, s secrets, traces *trace.Tracer) (*parts, error) {
 	registry := web.NewRegistry()
 	directory := tenants.NewDirectory(db.platform)
 	buckets := tenants.NewBuckets(db.api)
@@ -103,7 +111,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	chunker := sweep.NewChunker(db.engine, directory.Quotas, jobs.Open)
+	chunker := sweep.NewChunker(db.engine, directory.Quotas, jobs.Open, traces)
 	work := operations.New(operations.Config{Pool: db.api, Engine: db.engine, IDs: s.ids, Cursors: s.cursors, Queue: jobs.QueueOperation})
 	forecasts := forecast.New(forecast.Config{Pool: db.api, Timings: timings, Quotas: directory.Quotas, Log: o.log})
 	named := calendars.New(calendars.Config{Pool: db.api, IDs: s.ids, Timings: timings, Cursors: s.cursors, Operations: work})
@@ -124,6 +132,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 		Keyset:     o.keyset,
 		Log:        o.log,
 		Metrics:    dispatch.NewMetrics(registry),
+		Traces:     traces,
 		Name:       processName(),
 		Version:    thisEdition().Version,
 		Serves:     o.role.does("api"),
@@ -180,6 +189,12 @@ func meters(db *pools, forecasts *forecast.Forecasts, limits *tenants.Limits) ma
 	}
 }
 
+// close exports the spans that wait, and closes the pools.
+func (p *parts) close() {
+	p.dispatch.Finisher.Traces.Close()
+	p.pools.close()
+}
+
 // newRouter returns a router with the probes and, if this process serves the API, its routes.
 func newRouter(o options, p *parts, draining *atomic.Bool) *echo.Echo {
 	router := web.New(web.Options{Log: o.log, Metrics: web.NewMetrics(p.registry), Proxies: o.proxies})
@@ -204,7 +219,11 @@ func (p *parts) routes(router *echo.Echo, o options) {
 	if o.shed != nil {
 		shedding = o.shed(p.pools)
 	}
-	authenticated := router.Group("", shedding.ShedLookups, tenants.Authenticate(verifier, tenants.TokenRoute), shedding.Shed(), p.limits.Limit, web.Refuse, web.NewBudget(o.bytesInFlight()).Limit(tenants.Charged))
+	sessions := console.NewSessions(p.secrets.cursors, verifier.Identify)
+	if !o.noConsole {
+		console.Routes(router, sessions)
+	}
+	authenticated := router.Group("", sessions.Authorize, shedding.ShedLookups, tenants.Authenticate(verifier, tenants.TokenRoute), web.Versioned(o.answering()), shedding.Shed(), p.limits.Limit, web.Refuse, web.NewBudget(o.bytesInFlight()).Limit(tenants.Charged), traced(p.dispatch.Finisher.Traces))
 	router.RouteNotFound("/", echo.NotFoundHandler) // the group's own handler would ask for a token on a path that does not exist
 	router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, p.actions.Schedules)

@@ -34,7 +34,7 @@ func TestTheRouterIsTheContract(t *testing.T) {
 	t.Parallel()
 	h := raise(t, "all")
 	h.router.GET("/metrics", echo.WrapHandler(web.MetricsHandler(h.registry))) // serve has a listener of its own for it
-	apitest.Routes(t, h.router.Routes())
+	apitest.Routes(t, ofAPI(h.router))
 }
 
 func TestAProcessWithoutTheAPIHasProbesOnly(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
-	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/internal/trace"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -23,7 +24,10 @@ type Batch struct {
 	ticks map[tenants.ID]int
 	Herds map[tenants.ID]bool // tenants that have more due than this batch holds
 	open  map[Class]*Draft
+	began time.Time
 	Along pgx.Batch // other statements of the same round trip
+
+	Traces *trace.Tracer // makes a span of each chunk of first tries; may be nil
 }
 
 // Class is what the ticks of one chunk have in common: the tenant, and whether they are late and go into the catch-up lane.
@@ -43,6 +47,7 @@ type Draft struct {
 	tries     []record.Try
 	Count     int
 	workflows []string
+	span      *trace.Span
 }
 
 // A tenant with at most smallDue ticks in a batch is served in the small lane.
@@ -50,7 +55,7 @@ const smallDue = 500
 
 // NewBatch returns an empty Batch of a shard.
 func NewBatch(shard int16) *Batch {
-	return &Batch{shard: shard, Most: mostInChunk, ticks: map[tenants.ID]int{}, Herds: map[tenants.ID]bool{}, open: map[Class]*Draft{}}
+	return &Batch{shard: shard, Most: mostInChunk, ticks: map[tenants.ID]int{}, Herds: map[tenants.ID]bool{}, open: map[Class]*Draft{}, began: time.Now()}
 }
 
 // Source is a cohort whose run is swept into chunks.
@@ -58,12 +63,12 @@ type Source struct {
 	Tenant   tenants.ID
 	Cohort   int64
 	Workflow string
-	Run      cohorts.Run
+	Run      runs.Run
 	Dated    bool // its timing names calendars
 }
 
 // group returns a group without members of a run of the cohort.
-func (s Source) group(run cohorts.Run) Group {
+func (s Source) group(run runs.Run) Group {
 	g := GroupOf(s.Cohort, run)
 	g.Dated = s.Dated
 	return g
@@ -90,7 +95,7 @@ func (cs *Batch) AddMembers(of Source, members []Member) {
 }
 
 // GroupOf returns a group without members of a run of a cohort.
-func GroupOf(cohort int64, run cohorts.Run) Group {
+func GroupOf(cohort int64, run runs.Run) Group {
 	return Group{Cohort: cohort, At: run.At, DST: run.DST, Late: run.Late, Drop: run.Drop, Quiet: run.Quiet}
 }
 
@@ -176,13 +181,13 @@ func (cs *Batch) Insert(ctx context.Context, tx pgx.Tx) ([]Draft, error) {
 	}
 	var ids []int64 // in the order of the rows: one VALUES-like source, no join
 	cs.Along.Queue(`
-		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows)
-		SELECT $1, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, `+postgres.Now+`, string_to_array(workflows, ',')
-		FROM unnest($2::int[], $3::smallint[], $4::text[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::int[], $9::bytea[], $10::text[])
-			AS n (tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows)
+		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows, trace)
+		SELECT $1, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, `+postgres.Now+`, string_to_array(workflows, ','), trace
+		FROM unnest($2::int[], $3::smallint[], $4::text[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::int[], $9::bytea[], $10::text[], $11::bytea[])
+			AS n (tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows, trace)
 		WHERE pg_current_xact_id() IS NOT NULL -- comes first: a transaction has its own number before it takes those of chunks
 		RETURNING id`,
-		cs.shard, owners, kinds, lanes, nominal, first, last, counts, items, cs.joined()).Query(func(rows pgx.Rows) (err error) {
+		cs.shard, owners, kinds, lanes, nominal, first, last, counts, items, cs.joined(), cs.beginSpans()).Query(func(rows pgx.Rows) (err error) {
 		ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		return err
 	})
@@ -193,6 +198,33 @@ func (cs *Batch) Insert(ctx context.Context, tx pgx.Tx) ([]Draft, error) {
 		cs.Made[i].ID = ids[i]
 	}
 	return cs.Made, nil
+}
+
+// beginSpans begins a trace with a span for each chunk of first tries, and returns the stored Context of each chunk; nil if no spans are
+// made. unnest fills the place of a nil array with NULL.
+func (cs *Batch) beginSpans() [][]byte {
+	if !cs.Traces.On() {
+		return nil
+	}
+	contexts := make([][]byte, len(cs.Made))
+	for i := range cs.Made {
+		c := &cs.Made[i]
+		if c.Kind != FirstTries {
+			continue
+		}
+		c.span = cs.Traces.Begin("sweep", trace.Context{}, cs.began, trace.Facts{Tenant: int32(c.Tenant), Ticks: c.Count, Lane: c.Lane})
+		if at := c.span.Context(); at.Sampled() {
+			contexts[i] = at.Stored()
+		}
+	}
+	return contexts
+}
+
+// EndSpans ends the spans of the chunks, which are written.
+func (cs *Batch) EndSpans() {
+	for i := range cs.Made {
+		cs.Made[i].span.End(false)
+	}
 }
 
 // Write runs the statements of Along in one round trip, and clears it.
@@ -231,5 +263,5 @@ func bounds(groups []Group) (first, last int64) {
 type Member struct {
 	ID, Phase int64
 	Missed    int
-	Own       *cohorts.Run // a run of its own, if its last time came before the cohort's run; else nil
+	Own       *runs.Run // a run of its own, if its last time came before the cohort's run; else nil
 }

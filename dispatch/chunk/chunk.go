@@ -191,10 +191,11 @@ type Chunk struct {
 	OpenedAt  *time.Time
 	Epoch     int32
 	HandAt    *time.Time // its ticks are handed out at this time or later
+	Trace     []byte     // the trace.Context of its sweep, stored; nil: no span of it is exported
 }
 
 // Columns are the columns of chunk that a Chunk is scanned from.
-const Columns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, last_id, items, workflows, opened_at, epoch, hand_at`
+const Columns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, last_id, items, workflows, opened_at, epoch, hand_at, trace`
 
 // Tries returns the attempts that the chunk may have sent. The error is ErrBroken if its items cannot be unpacked.
 func (c *Chunk) Tries() ([]record.Try, error) {

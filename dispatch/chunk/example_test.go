@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
-	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/runs"
 )
 
 // A batch cuts the due members of a cohort into chunks.
@@ -13,7 +13,7 @@ func ExampleBatch() {
 	b := chunk.NewBatch(7)
 	b.Most = 2
 	at := time.Date(2026, time.March, 8, 9, 0, 0, 0, time.UTC)
-	of := chunk.Source{Tenant: 1, Cohort: 12, Workflow: "reports", Run: cohorts.Run{At: at}}
+	of := chunk.Source{Tenant: 1, Cohort: 12, Workflow: "reports", Run: runs.Run{At: at}}
 	b.AddMembers(of, []chunk.Member{{ID: 101}, {ID: 102}, {ID: 103}, {ID: 104}, {ID: 105}})
 	for _, c := range b.Made {
 		fmt.Println("a full chunk with", c.Count, "ticks")

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/carillonhq/carillon/internal/loop"
@@ -89,7 +87,7 @@ func (p *Member) markDead(ctx context.Context) error {
 	var id int64
 	var pid int
 	_, err = pgx.ForEachRow(rows, []any{&id, &pid}, func() error {
-		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		if ended(pid) {
 			dead = append(dead, id)
 		}
 		return nil

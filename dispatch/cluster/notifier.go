@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -15,7 +14,6 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -225,10 +223,10 @@ func (h *Notifier) CameDue() {
 }
 
 // Listen receives the notifications of other processes, on one connection, until ctx ends. It calls opens with each run of chunks that
-// their maker leaves to others.
-func (h *Notifier) Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, opens func(run string)) {
+// their maker leaves to others, and the functions of others with the payloads of their channels.
+func (h *Notifier) Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, opens func(run string), others map[string]func(payload string)) {
 	for ctx.Err() == nil {
-		if err := h.listenOnce(ctx, pool, opens); err != nil && ctx.Err() == nil {
+		if err := h.listenOnce(ctx, pool, opens, others); err != nil && ctx.Err() == nil {
 			log.Warn("the LISTEN connection broke and is opened again", "error", err)
 			select {
 			case <-ctx.Done():
@@ -238,7 +236,7 @@ func (h *Notifier) Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Log
 	}
 }
 
-func (h *Notifier) listenOnce(ctx context.Context, pool *pgxpool.Pool, opens func(run string)) error {
+func (h *Notifier) listenOnce(ctx context.Context, pool *pgxpool.Pool, opens func(run string), others map[string]func(payload string)) error {
 	conn, err := postgres.Connect(ctx, pool)
 	if err != nil {
 		return err
@@ -251,9 +249,14 @@ func (h *Notifier) listenOnce(ctx context.Context, pool *pgxpool.Pool, opens fun
 	if _, err := conn.Exec(ctx, "LISTEN "+ReadyChannel+"; LISTEN "+cohorts.DueChannel+"; LISTEN "+openChannel); err != nil {
 		return err
 	}
+	for channel := range others {
+		if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+			return err
+		}
+	}
 	h.CameDue() // a notification may have been missed while nobody listened
 	for {
-		n, err := receive(ctx, conn)
+		n, err := postgres.Receive(ctx, conn)
 		if err != nil {
 			return err
 		}
@@ -268,29 +271,14 @@ func (h *Notifier) listenOnce(ctx context.Context, pool *pgxpool.Pool, opens fun
 			opens(n.Payload)
 			continue
 		}
+		if other := others[n.Channel]; other != nil {
+			other(n.Payload)
+			continue
+		}
 		if t, count, ok := parseReady(n.Payload); ok {
 			h.Wake(t, count)
 		}
 	}
-}
-
-// A server that sends no notification for quietFor is pinged, and must answer within answerWithin.
-const (
-	quietFor     = 3 * time.Second
-	answerWithin = 2 * time.Second
-)
-
-// receive waits for a notification. It returns nil if the server sent none for a while, and answers a ping.
-func receive(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	wait, cancel := context.WithTimeout(ctx, quietFor)
-	defer cancel()
-	n, err := conn.WaitForNotification(wait)
-	if err == nil || ctx.Err() != nil || conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded) {
-		return n, err
-	}
-	asked, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	return nil, conn.Ping(asked)
 }
 
 func parseReady(payload string) (t topic, n int, ok bool) {

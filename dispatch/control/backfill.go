@@ -59,11 +59,12 @@ type backfilled struct {
 	Status        string
 	Overlap       *string
 	Defaults      []byte
-	Stopped       bool // its tenant is halted or suspended
+	Rate          *int32 // of its workflow
+	Stopped       bool   // its tenant is halted or suspended
 }
 
 const backfilledFrom = `
-	SELECT s.id, s.workflow, s.key, COALESCE(s.subject, s.key) AS subject, s.version, s.shard, s.cohort_id, s.status, s.overlap, w.defaults,
+	SELECT s.id, s.workflow, s.key, COALESCE(s.subject, s.key) AS subject, s.version, s.shard, s.cohort_id, s.status, s.overlap, w.defaults, w.rate,
 		` + tenants.Stopped + ` AS stopped
 	FROM schedule s
 	JOIN tenant t ON t.id = s.tenant_id

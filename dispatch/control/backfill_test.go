@@ -34,7 +34,13 @@ func TestBackfillMakesEachTickWhenTheLastHasEnded(t *testing.T) {
 	if plan.Count != 4 || plan.Existing != 0 || !plan.First.Equal(from.Add(30*time.Minute)) || !plan.Last.Equal(to.Add(-30*time.Minute)) {
 		t.Errorf("got %+v", plan)
 	}
-	begun := dispatchtest.Get[operations.Answer](c, 202, "POST", backfill, span(from, to, ""), "Idempotency-Key", "one")
+	begun := dispatchtest.Get[struct {
+		operations.Answer
+		Operation operations.Answer
+	}](c, 202, "POST", backfill, span(from, to, ""), "Idempotency-Key", "one")
+	if begun.Operation.ID != begun.ID {
+		t.Errorf("got %+v", begun)
+	}
 	if again := dispatchtest.Get[operations.Answer](c, 202, "POST", backfill, span(from, to, ""), "Idempotency-Key", "one"); again.ID != begun.ID {
 		t.Errorf("one key began %s and %s", begun.ID, again.ID)
 	}

@@ -54,6 +54,9 @@ func (c *Control) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Op
 	if p.Overlap != "allow_all" {
 		room = backfillAhead - f.Aside - f.AsideBuffered
 	}
+	if f.Rate != nil {
+		room = min(room, int(*f.Rate))
+	}
 	if f.Stopped || room <= 0 {
 		return false, op.Keep(next)
 	}
@@ -183,6 +186,7 @@ func (c *Control) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation,
 	if err != nil {
 		return err
 	}
+	c.sweep.ChargeWorkflow(op.Tenant, f.Workflow, len(made))
 	op.Count("made", int64(len(made)))
 	op.Count("existing", int64(len(part.times)-len(made)))
 	free := len(made) // how many run at once

@@ -86,7 +86,8 @@ func (c *Control) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.I
 		SET state = $5, reason = $6, ended_at = $7
 		WHERE `+record.ByKey,
 		tenant, k.Schedule, k.At, k.Seq, int16(record.Cancelled), int16(why), now)
-	record.QueueEndedUse(&b, tenant, now, record.Cancelled, k.Schedule)
+	record.QueueEndedUse(&b, tenant, now, record.Cancelled, record.NoReason, k.Schedule)
+	c.finish.Tail.EndedOne(tenant, k, record.Cancelled)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("cancel a waiting tick: %w", err)
 	}

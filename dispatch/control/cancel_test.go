@@ -74,10 +74,11 @@ func TestCancelTellsTheWorkerToStop(t *testing.T) {
 	}
 	token := `{"lease_token": "` + running.LeaseToken + `"}`
 	c.Refused(409, "cancelled", "", "POST", path+"/heartbeat", token)
-	if a := c.Do("POST", path+"/complete", token); a.Status != 204 {
+	if a := c.Do("POST", path+"/complete", `{"lease_token": "`+running.LeaseToken+`", "result": 7}`); a.Status != 204 {
 		t.Errorf("got %d %s", a.Status, a.Body)
 	}
-	if got := dispatchtest.Get[history.Tick](c, 200, "GET", path, ""); got.State != "cancelled" {
+	got := dispatchtest.Get[history.Tick](c, 200, "GET", path, "")
+	if got.State != "cancelled" || got.Result != nil || len(got.Attempts) != 1 || string(got.Attempts[0].Result) != "7" {
 		t.Errorf("got %+v", got)
 	}
 	h.Finish(c.LeaseAll(1)[0]) // the one that waited

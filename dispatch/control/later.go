@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -32,6 +33,7 @@ func (c *Control) triggerLater(ctx context.Context, tx pgx.Tx, of policy.Name, s
 	t := &record.Tick{
 		ScheduleID: s.ID, NominalAt: due, Version: s.Version, CohortID: s.CohortID, FiredAt: due,
 		Shard: s.Shard, State: record.Scheduled, Cause: record.Manual, DST: calendar.DSTNone, Workflow: of.Workflow,
+		Trace: trace.From(ctx).Stored(),
 	}
 	if t.Payload, err = c.payload(ctx, tx, of.Tenant, p); err != nil {
 		return nil, err

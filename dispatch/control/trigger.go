@@ -16,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
@@ -55,7 +56,7 @@ func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key 
 		return shown, false, err
 	}
 	if len(p.Payload) > quotas.PayloadBytes {
-		return shown, false, fault.TooLarge("payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), quotas.PayloadBytes)
+		return shown, false, tenants.TooLarge("/payload", "payload_bytes", quotas.PayloadBytes, len(p.Payload))
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -80,7 +81,7 @@ func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key 
 		})
 	})
 	if err == nil && shown.DueAt == nil {
-		c.sweep.Charge(tenant, 1)
+		c.sweep.Charge(tenant, workflow, 1)
 	}
 	return shown, replayed, err
 }
@@ -90,7 +91,7 @@ func (c *Control) TriggerOf(ctx context.Context, tx pgx.Tx, of policy.Name) erro
 	if _, _, err := c.trigger(ctx, tx, of, TriggerParams{}); err != nil {
 		return err
 	}
-	c.sweep.Charge(of.Tenant, 1)
+	c.sweep.Charge(of.Tenant, of.Workflow, 1)
 	return nil
 }
 
@@ -149,6 +150,7 @@ func (c *Control) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p Trig
 	t = &record.Tick{
 		ScheduleID: s.ID, NominalAt: now.Truncate(time.Second), Version: s.Version, CohortID: s.CohortID, UntilAt: s.UntilAt, FiredAt: now,
 		Shard: s.Shard, Attempt: 1, State: record.Running, Cause: record.Manual, DST: calendar.DSTNone, Workflow: of.Workflow,
+		Trace: trace.From(ctx).Stored(),
 	}
 	if t.Payload, err = c.payload(ctx, tx, of.Tenant, p); err != nil {
 		return nil, "", err
@@ -203,6 +205,7 @@ func (c *Control) sendManual(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("queue the manual tick: %w", err)
 	}
+	c.finish.Tail.Fired(tenant, []record.Tick{*t})
 	switch decision {
 	case state.Buffered:
 		return c.finish.Buffer(ctx, tx, tenant, now, []ident.TickKey{t.RowKey()}, stop)

@@ -68,6 +68,7 @@ func (c *Control) WakeAll(ctx context.Context) error {
 // It skips ticks that another transaction has locked: that one takes them. taken is false if another process has locked the row of
 // wake.
 func (c *Control) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool, err error) {
+	woken := 0
 	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
 		// A generic plan would read and sort all ticks that are parked for the same cause.
 		if _, err := tx.Exec(ctx, `SET LOCAL plan_cache_mode = force_custom_plan`); err != nil {
@@ -94,11 +95,15 @@ func (c *Control) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool,
 				return err
 			}
 		}
-		last, n, err := unpark(ctx, tx, w, at, id, seq)
+		perSecond, err := releasedRate(ctx, tx, w)
 		if err != nil {
 			return err
 		}
-		if n < mostWoken {
+		last, n, err := unpark(ctx, tx, w, parkedPlace{at, id, seq, perSecond})
+		if err != nil {
+			return err
+		}
+		if woken = n; n < mostWoken {
 			_, err = tx.Exec(ctx, `DELETE FROM wake WHERE tenant_id = $1 AND waits_for = $2`, w.Tenant, w.For)
 			return err
 		}
@@ -110,6 +115,9 @@ func (c *Control) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool,
 	})
 	if err == nil && taken {
 		c.sweep.Reset(w.Tenant)
+		if workflow, is := w.Held(); is {
+			c.sweep.ChargeWorkflow(w.Tenant, workflow, woken)
+		}
 	}
 	return taken, err
 }
@@ -170,17 +178,39 @@ const unparkSome = `
 			FOR UPDATE SKIP LOCKED
 		), woken AS (
 			UPDATE delayed
-			SET due_at = ` + postgres.Now + `, waits_for = NULL
-			WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM next))
+			SET due_at = ` + postgres.Now + ` + CASE WHEN $7::int IS NULL THEN interval '0' ELSE n.place * interval '1 second' / $7 END, waits_for = NULL
+			FROM (SELECT ctid AS row, row_number() OVER (ORDER BY nominal_at, schedule_id, seq) - 1 AS place FROM next) n
+			WHERE tenant_id = $1 AND delayed.ctid = n.row AND delayed.ctid = ANY (ARRAY (SELECT ctid FROM next))
 		)
 		SELECT schedule_id, nominal_at, seq, count(*) OVER ()
 		FROM next
 		ORDER BY nominal_at DESC, schedule_id DESC, seq DESC
 		LIMIT 1`
 
-// unpark makes parked ticks with keys after (at, id, seq) due. It returns the last of them, and how many there are.
-func unpark(ctx context.Context, tx pgx.Tx, w record.ParkedFor, at time.Time, id int64, seq int32) (last ident.TickKey, n int, err error) {
-	rows, err := tx.Query(ctx, unparkSome, w.Tenant, w.For, at, id, seq, mostWoken)
+// parkedPlace is where the next batch of parked ticks begins, and how many of them are due a second; nil: all at once.
+type parkedPlace struct {
+	at        time.Time
+	id        int64
+	seq       int32
+	perSecond *int32
+}
+
+// releasedRate returns the rate of a workflow that was released; nil: it has none, or ticks wait for something else.
+func releasedRate(ctx context.Context, tx pgx.Tx, w record.ParkedFor) (perSecond *int32, err error) {
+	workflow, is := w.Held()
+	if !is {
+		return nil, nil
+	}
+	err = tx.QueryRow(ctx, `SELECT (SELECT rate FROM workflow WHERE tenant_id = $1 AND name = $2)`, w.Tenant, workflow).Scan(&perSecond)
+	if err != nil {
+		return nil, fmt.Errorf("read the rate of a released workflow: %w", err)
+	}
+	return perSecond, nil
+}
+
+// unpark makes parked ticks with keys after a place due. It returns the last of them, and how many there are.
+func unpark(ctx context.Context, tx pgx.Tx, w record.ParkedFor, from parkedPlace) (last ident.TickKey, n int, err error) {
+	rows, err := tx.Query(ctx, unparkSome, w.Tenant, w.For, from.at, from.id, from.seq, mostWoken, from.perSecond)
 	if err != nil {
 		return last, 0, fmt.Errorf("wake ticks: %w", err)
 	}

@@ -107,7 +107,7 @@ func logger() *slog.Logger {
 func (h *Carillon) Process() *Process {
 	h.T.Helper()
 	c := h.Config
-	c.Chunker = sweep.NewChunker(c.Pool, c.Quotas, h.Jobs.Open)
+	c.Chunker = sweep.NewChunker(c.Pool, c.Quotas, h.Jobs.Open, c.Traces)
 	d, err := dispatch.New(c)
 	if err != nil {
 		h.T.Fatal(err)

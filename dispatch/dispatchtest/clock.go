@@ -11,17 +11,17 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 )
 
-// clock is the database's clock, which stands still until it is moved: its functions hide PostgreSQL's own.
-type clock struct {
+// Clock is a database's clock, which stands still until it is moved: its functions hide PostgreSQL's own.
+type Clock struct {
 	Pool *pgxpool.Pool
 	Now  time.Time
 }
 
 // StoppedClock is a migrated database whose clock stands at a moment.
-func StoppedClock(t *testing.T, at time.Time) *clock {
+func StoppedClock(t *testing.T, at time.Time) *Clock {
 	t.Helper()
 	raw := postgrestest.URL(t)
-	c := &clock{Now: at}
+	c := &Clock{Now: at}
 	open := func(url string) *pgxpool.Pool {
 		pool, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 10})
 		if err != nil {
@@ -55,7 +55,7 @@ func StoppedClock(t *testing.T, at time.Time) *clock {
 }
 
 // Move puts the clock forward.
-func (c *clock) Move(t testing.TB, by time.Duration) {
+func (c *Clock) Move(t testing.TB, by time.Duration) {
 	t.Helper()
 	c.Now = c.Now.Add(by)
 	if _, err := c.Pool.Exec(t.Context(), `UPDATE stopped.clock SET at = $1`, c.Now); err != nil {

@@ -56,6 +56,8 @@ func (h *Carillon) Invent(table string, tenant tenants.ID) {
 			value = "0"
 		case "bucket.quota":
 			value = "'y'"
+		case "rate_allowance.kind":
+			value = "'workflow'"
 		case "endpoint.secrets":
 			value = "ARRAY['x'::bytea]"
 		}

@@ -2,13 +2,15 @@ package dispatchtest
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"github.com/carillonhq/carillon/api/apitest"
 	"github.com/carillonhq/carillon/dispatch/events"
 	"github.com/carillonhq/carillon/dispatch/push"
 )
 
-// Told are the events that a receiver got, each once, and checks that each is as the document says and is signed.
+// Told are the events that a receiver got, each once, and checks that each is as the document says, with exactly its members, and is signed.
 func (h *Carillon) Told(r *receiver, secret string) (all []events.Event) {
 	h.T.Helper()
 	seen := map[string]string{}
@@ -20,6 +22,13 @@ func (h *Carillon) Told(r *receiver, secret string) (all []events.Event) {
 		var e events.Event
 		if err := json.Unmarshal(got.Body, &e); err != nil {
 			h.T.Fatal(err)
+		}
+		var data map[string]any
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			h.T.Fatal(err)
+		}
+		if have, listed := slices.Sorted(maps.Keys(data)), apitest.New(h.T).EventMembers(e.Type); !slices.Equal(have, listed) {
+			h.T.Errorf("the data of %s have %q, and the document lists %q", e.Type, have, listed)
 		}
 		if id := got.Header.Get("Webhook-Id"); id != e.ID {
 			h.T.Errorf("webhook-id is %q, and the event's id %q", id, e.ID)

@@ -77,6 +77,16 @@ func (s *Site) As(tenant string, scopes ...string) Caller {
 	return Caller{s, token}
 }
 
+// Limited is a caller who may use some workflows only.
+func (s *Site) Limited(workflows []string, scopes ...string) Caller {
+	s.T.Helper()
+	token, err := s.minter.Mint(tenants.Claims{Subject: "lim", Tenant: "acme", Scopes: scopes, Workflows: workflows, TTL: time.Hour}, time.Now())
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return Caller{s, token}
+}
+
 func (s *Site) Operator() Caller { return s.As("acme", tenants.TenantAdmin) }
 
 // Answer is what came back; Code and Errors are of one that refuses.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
 	"github.com/carillonhq/carillon/dispatch/lease"
@@ -24,7 +23,7 @@ import (
 // ModelledHouse is a house whose schedules of one workflow are modelled.
 type ModelledHouse struct {
 	*Carillon
-	Clock    *clock
+	Clock    *Clock
 	Rt       *rapid.T
 	Workflow string
 	Model    map[string]*Modelled
@@ -86,7 +85,7 @@ func (w *ModelledHouse) expect(rt *rapid.T, what string, want outcome, err error
 	if got != want {
 		rt.Fatalf("%s: got %q (%v), want %q", what, got, err, want)
 	}
-	w.openAll(rt)
+	w.OpenChunks(rt)
 }
 
 // upsert is what an upsert makes of the model.
@@ -259,7 +258,7 @@ func (w *ModelledHouse) Bulk(rt *rapid.T) {
 	if _, err := w.InBulk.Upsert(rt.Context(), w.Tenant, "ann", body, gather(&got)); err != nil || !slices.Equal(got, want) {
 		rt.Fatalf("bulk: got %q, %v, want %q", got, err, want)
 	}
-	w.openAll(rt)
+	w.OpenChunks(rt)
 }
 
 // Sync makes the stored schedules be those of some keys.
@@ -281,7 +280,7 @@ func (w *ModelledHouse) Sync(rt *rapid.T) {
 			is.reconcile(w.Clock.Now)
 		}
 	}
-	w.openAll(rt)
+	w.OpenChunks(rt)
 }
 
 // Wait lets time pass.
@@ -290,51 +289,8 @@ func (w *ModelledHouse) Wait(rt *rapid.T) {
 	w.Clock.Move(w.T, time.Duration(seconds)*time.Second)
 }
 
-// openAll opens what was swept or handed out.
-func (w *ModelledHouse) openAll(rt *rapid.T) {
-	if err := w.Dispatch.Register(rt.Context()); err != nil { // nothing beats for it, and one that is silent opens nothing
-		rt.Fatal(err)
-	}
-	for _, id := range w.Chunks() {
-		if err := w.Dispatch.Open(rt.Context(), id); err != nil {
-			rt.Fatal(err)
-		}
-	}
-}
-
-// DueShards are the shards in which something is due.
-func (w *ModelledHouse) DueShards(rt *rapid.T) []int16 {
-	rows, _ := w.Pool.Query(rt.Context(), `
-		SELECT shard FROM cohort WHERE due_at <= clock_timestamp()
-		UNION SELECT shard FROM delayed WHERE due_at <= clock_timestamp()
-		UNION SELECT shard FROM fair_turn WHERE due_at <= clock_timestamp()`) // CollectRows reports the error
-	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
-	if err != nil {
-		rt.Fatal(err)
-	}
-	return shards
-}
-
-// sweepAll sweeps until nothing is due, and opens it all.
-func (w *ModelledHouse) sweepAll(rt *rapid.T) {
-	for shards := w.DueShards(rt); len(shards) > 0; shards = w.DueShards(rt) {
-		for _, shard := range shards {
-			if _, err := w.Dispatch.SweepOnce(rt.Context(), shard); err != nil {
-				rt.Fatal(err)
-			}
-		}
-		w.openAll(rt)
-	}
-	if n := w.Number(`SELECT count(*) FROM cohort WHERE throttled_at IS NOT NULL`); n > 0 {
-		rt.Fatalf("%d cohorts wait for a turn", n)
-	}
-	if err := w.Dispatch.Complete(rt.Context()); err != nil {
-		rt.Fatal(err)
-	}
-}
-
 func (w *ModelledHouse) Sweep(rt *rapid.T) {
-	w.sweepAll(rt)
+	w.SweepAll(rt)
 	for _, m := range w.Model {
 		m.sweep(w.Clock.Now)
 	}
@@ -347,7 +303,7 @@ func (w *ModelledHouse) Finish(rt *rapid.T) {
 	for _, m := range w.Model {
 		m.finish(w.Clock.Now)
 	}
-	w.sweepAll(rt)
+	w.SweepAll(rt)
 }
 
 func (w *ModelledHouse) complete(rt *rapid.T) {

@@ -43,8 +43,10 @@ type Handed struct {
 	Labels        map[string]string `json:"labels"`
 	Version       *string           `json:"workflow_version"`
 	Expired       *bool             `json:"expired"`
+	Traceparent   string            `json:"traceparent"`
 	LeaseToken    string            `json:"lease_token"`
 	Payload       json.RawMessage   `json:"payload"`
+	Header        http.Header       `json:"-"` // of the request
 }
 
 // Lease waits up to a minute for ticks of a workflow. A process that runs waits for them, since it is told when they get ready.
@@ -69,7 +71,7 @@ func (h *Carillon) Lease(workflow string, most int) []Handed {
 func CheckSequence(t *testing.T, got []Handed) {
 	t.Helper()
 	for i, one := range got {
-		if one.FiredAt.Before(one.Timestamp) {
+		if !one.FiredAt.IsZero() && one.FiredAt.Before(one.Timestamp) {
 			t.Errorf("tick %d fired at %s, before %s", i, one.FiredAt, one.Timestamp)
 		}
 		if one.Occurrence == nil || *one.Occurrence != int64(i+1) {
@@ -154,6 +156,9 @@ func (c *Catcher) catch(w http.ResponseWriter, r *http.Request, body []byte, err
 	}
 	if err != nil {
 		c.Errs = append(c.Errs, err)
+	}
+	for i := range batch.Ticks {
+		batch.Ticks[i].Header = r.Header
 	}
 	c.Got = append(c.Got, batch.Ticks...)
 	if c.answer != nil {

@@ -205,7 +205,7 @@ const ParkLocks = record.ParkLocks
 const ReadDue = `SELECT ` + sweep.DueColumns + ` FROM cohort c WHERE c.shard = $1 AND c.due_at <= now()`
 
 // Owe charges a tenant for ticks that were handed out without tokens.
-func (d *Process) Owe(tenant tenants.ID, n int) { d.Sweeper.Charge(tenant, n) }
+func (d *Process) Owe(tenant tenants.ID, n int) { d.Sweeper.Charge(tenant, "", n) }
 
 // SettleDebts writes down what tenants owe.
 func (d *Process) SettleDebts(ctx context.Context) error { return d.Sweeper.SettleDebts(ctx) }

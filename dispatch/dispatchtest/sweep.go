@@ -1,6 +1,7 @@
 package dispatchtest
 
 import (
+	"context"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -80,4 +81,54 @@ func (h *Carillon) At(sql string) (at time.Time) {
 		h.T.Fatal(err)
 	}
 	return at
+}
+
+// reporter is a test, or one check of a property.
+type reporter interface {
+	Context() context.Context
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// OpenChunks opens the chunks that were swept or handed out.
+func (h *Carillon) OpenChunks(t reporter) {
+	if err := h.Dispatch.Register(t.Context()); err != nil { // nobody beats for the process, and a silent one opens nothing
+		t.Fatal(err)
+	}
+	for _, id := range h.Chunks() {
+		if err := h.Dispatch.Open(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// DueShards returns the shards that have due work.
+func (h *Carillon) DueShards(t reporter) []int16 {
+	rows, _ := h.Pool.Query(t.Context(), `
+		SELECT shard FROM cohort WHERE due_at <= clock_timestamp()
+		UNION SELECT shard FROM delayed WHERE due_at <= clock_timestamp()
+		UNION SELECT shard FROM fair_turn WHERE due_at <= clock_timestamp()`) // CollectRows reports the error
+	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shards
+}
+
+// SweepAll sweeps until nothing is due, and opens all chunks.
+func (h *Carillon) SweepAll(t reporter) {
+	for shards := h.DueShards(t); len(shards) > 0; shards = h.DueShards(t) {
+		for _, shard := range shards {
+			if _, err := h.Dispatch.SweepOnce(t.Context(), shard); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.OpenChunks(t)
+	}
+	if n := h.Number(`SELECT count(*) FROM cohort WHERE throttled_at IS NOT NULL`); n > 0 {
+		t.Fatalf("%d cohorts wait for a turn", n)
+	}
+	if err := h.Dispatch.Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }

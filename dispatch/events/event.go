@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -248,7 +249,11 @@ func (es *Events) eventBody(ctx context.Context, e *event) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(Event{e.ID, e.Event, e.LastAt.UTC(), e.FirstAt.UTC(), e.N, e.Cause, text})
+	cause := e.Cause
+	if e.Event == tenants.WorkflowRecovered {
+		cause, _, _ = strings.Cut(cause, "/") // what follows the workflow is the condition that has ended
+	}
+	return json.Marshal(Event{e.ID, e.Event, e.LastAt.UTC(), e.FirstAt.UTC(), e.N, cause, text})
 }
 
 // newDueEvents returns the low end of the index of events by their due time.

@@ -131,8 +131,8 @@ func TestCausesAreBounded(t *testing.T) {
 	r, secret := h.Listener(tenants.Events()...)
 	r.Answers(503, "") // so that all of them are there at once
 	h.Exec(`
-		INSERT INTO notice_delta (tenant_id, event, cause, n)
-		SELECT $1, 'tick.failed', 'w' || i % 300, 1
+		INSERT INTO notice_delta (tenant_id, event, cause, n, schedule_id, nominal_at, seq)
+		SELECT $1, 'tick.failed', 'w' || i % 300, 1, i, now(), 0
 		FROM generate_series(1, 3000) i`, h.Tenant)
 	h.Start(h.Dispatch)
 	dispatchtest.Until(t, "all are added up", func() bool { return h.Number(`SELECT count(*) FROM notice_delta`) == 0 })

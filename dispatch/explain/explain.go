@@ -158,11 +158,11 @@ func cancelledFor(t *history.Tick) string {
 
 // handedOut returns when a tick was handed out, and how late that was.
 func (k *known) handedOut(t *history.Tick) string {
-	late := time.Duration(t.LatenessMS) * time.Millisecond
+	late := t.Late()
 	if late < time.Minute {
-		return "at " + k.clock(t.FiredAt)
+		return "at " + k.clock(t.Fired())
 	}
-	return fmt.Sprintf("at %s, %s late,", k.clock(t.FiredAt), policy.FormatDuration(late.Truncate(time.Second)))
+	return fmt.Sprintf("at %s, %s late,", k.clock(t.Fired()), policy.FormatDuration(late.Truncate(time.Second)))
 }
 
 func skippedAs(t *history.Tick) string {

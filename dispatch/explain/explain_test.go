@@ -60,7 +60,7 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 	ticked := func(state record.State, reason record.Reason, change ...func(*history.Tick)) func(*known) {
 		return func(k *known) {
 			at := moment(t, "2026-03-29T06:00:00Z")
-			one := history.Tick{Timestamp: at, State: state.String(), Reason: reason.String(), Cause: record.BySchedule.String(), DST: "none", FiredAt: at.Add(time.Second), EndedAt: new(at.Add(2 * time.Second)), Attempt: 1}
+			one := history.Tick{Timestamp: at, State: state.String(), Reason: reason.String(), Cause: record.BySchedule.String(), DST: "none", FiredAt: new(at.Add(time.Second)), EndedAt: new(at.Add(2 * time.Second)), Attempt: 1}
 			for _, fn := range change {
 				fn(&one)
 			}
@@ -81,7 +81,7 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 		says    []string
 	}{
 		"succeeded":       {"2026-03-29T08:00", ticked(record.Succeeded, record.NoReason), "fired", []string{"2026-03-29 08:00 +02:00 in Europe/Paris", "succeeded"}},
-		"late":            {"2026-03-29T06:00:00Z", ticked(record.Succeeded, record.NoReason, func(t *history.Tick) { t.LatenessMS = 3_600_000 }), "fired", []string{"1h late"}},
+		"late":            {"2026-03-29T06:00:00Z", ticked(record.Succeeded, record.NoReason, func(t *history.Tick) { t.FiredAt = new(t.Timestamp.Add(time.Hour)) }), "fired", []string{"1h late"}},
 		"running":         {"2026-03-29T08:00", ticked(record.Running, record.NoReason, func(t *history.Tick) { t.Attempt, t.EndedAt = 3, nil }), "running", []string{"attempt 3"}},
 		"waiting":         {"2026-03-29T08:00", ticked(record.Scheduled, record.NoReason, func(t *history.Tick) { t.EndedAt = nil }), "running", []string{"waits"}},
 		"failed":          {"2026-03-29T08:00", ticked(record.Failed, record.NoReason, func(t *history.Tick) { t.Attempt, t.Error = 10, new("no mailbox") }), "failed", []string{"10 attempts", "no mailbox"}},

@@ -59,8 +59,8 @@ func (k *known) steps(e *Explanation, schedule string) []Step {
 		way = append(way, Step{At: k.at, What: stepTiming, Outcome: stepDue, Detail: fmt.Sprintf("The version names %s.", k.clock(k.at))})
 	}
 	if t.Attempt > 0 {
-		late := t.FiredAt.Sub(t.Timestamp)
-		out := Step{At: t.FiredAt, What: stepHandedOut, Outcome: stepOnTime, Detail: fmt.Sprintf("The tick was handed out %s after its time.", span(late))}
+		late := t.Late()
+		out := Step{At: t.Fired(), What: stepHandedOut, Outcome: stepOnTime, Detail: fmt.Sprintf("The tick was handed out %s after its time.", span(late))}
 		if late >= lateFrom {
 			out.Outcome = stepLate
 		}
@@ -69,7 +69,7 @@ func (k *known) steps(e *Explanation, schedule string) []Step {
 	for _, a := range t.Attempts {
 		way = append(way, attemptStep(a))
 	}
-	end := Step{At: t.FiredAt, What: stepTick, Outcome: e.Outcome, Detail: e.Detail, Link: "/v1/ticks/" + t.TickID}
+	end := Step{At: t.Fired(), What: stepTick, Outcome: e.Outcome, Detail: e.Detail, Link: "/v1/ticks/" + t.TickID}
 	if t.EndedAt != nil {
 		end.At = *t.EndedAt
 	}

@@ -19,7 +19,7 @@ func insertDeadLetters(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead r
 			INSERT INTO dead_letter (tenant_id, `+record.DeadColumns+`)
 			SELECT t.tenant_id, t.schedule_id, t.nominal_at, t.seq, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key),
 				CASE WHEN s.id IS NULL THEN r.subject ELSE s.subject END, t.ended_at,
-				t.fired_at, t.last_at, t.until_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error
+				t.fired_at, t.last_at, t.until_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error, t.trace
 			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
 			JOIN `+record.TheTick+` ON t.state = $8
 			LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version

@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -58,7 +59,7 @@ func ErrorText(text string) *string {
 // ending of an attempt that is not under way changes nothing. A tick whose attempt failed is held for its next attempt, or ends as
 // failed.
 func (f *Finisher) End(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, endings []Ending) (map[ident.TickKey]record.State, error) {
-	done := &ends{tenant: tenant, now: now, ended: map[ident.TickKey]record.State{}, tallies: map[int64]*tally{}}
+	done := &ends{tenant: tenant, now: now, ended: map[ident.TickKey]record.State{}, tallies: map[int64]*tally{}, began: time.Now(), traces: f.Traces}
 	good := map[ident.TickKey]*Ending{}
 	bad := map[ident.TickKey]*Ending{}
 	var answered []*Ending
@@ -85,7 +86,12 @@ func (f *Finisher) End(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 	if err := f.countEnded(ctx, tx, done); err != nil {
 		return nil, err
 	}
-	return done.ended, f.freeSlots(ctx, tx, tenant, now, done.ended)
+	f.Tail.Ended(tenant, done.ended)
+	if err := f.freeSlots(ctx, tx, tenant, now, done.ended); err != nil {
+		return nil, err
+	}
+	f.recordSpans(done)
+	return done.ended, nil
 }
 
 // ends are the ticks of a tenant whose attempts end in one transaction, at now.
@@ -94,27 +100,33 @@ type ends struct {
 	now     time.Time
 	ended   map[ident.TickKey]record.State // the state of each tick after the end of its attempt
 	tallies map[int64]*tally               // by schedule
+	began   time.Time
+	traces  *trace.Tracer
+	traced  []tracedEnd
 }
 
 // tally counts the ended ticks of one schedule; aside is how many of them ran aside.
 type tally struct {
 	succeeded, failed, cancelled, aside int32
 	bytes                               int64 // of results
+	bucket                              int16 // of the longest time to an end; record.NoBucket: none ended but aside
 }
 
-// count adds a tick to n, a field of t.
-func (t *tally) count(n *int32, aside bool) {
+// count adds a tick that ended after a time to n, a field of t.
+func (t *tally) count(n *int32, aside bool, took time.Duration) {
 	*n++
 	if aside {
 		t.aside++
+		return
 	}
+	t.bucket = max(t.bucket, record.LatenessBucket(took))
 }
 
 // tally returns the tally of a schedule, a new one if there is none.
 func (d *ends) tally(schedule int64) *tally {
 	t := d.tallies[schedule]
 	if t == nil {
-		t = &tally{}
+		t = &tally{bucket: record.NoBucket}
 		d.tallies[schedule] = t
 	}
 	return t
@@ -128,13 +140,14 @@ func (d *ends) endGood(ctx context.Context, tx pgx.Tx, good map[ident.TickKey]*E
 	var k ident.TickKey
 	var state record.State
 	var aside bool
+	var stored []byte
 	err := record.UpdateTicks(ctx, tx, slices.Collect(maps.Keys(good)), record.TickUpdate{
 		SQL: sabotage.LeaseUnchecked.Without(`
 			UPDATE tick t
 			SET state = CASE WHEN t.reason <> 0 THEN $12::smallint ELSE $8::smallint END, ended_at = $9, result = i.result
 			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $10::text[]) AS i (id, at, seq, attempt, result)
 			WHERE `+record.ThatTick+` AND t.state = $11 AND t.attempt = i.attempt
-			RETURNING t.schedule_id, t.nominal_at, t.seq, t.state, `+record.IsAside, "AND t.attempt = i.attempt"),
+			RETURNING t.schedule_id, t.nominal_at, t.seq, t.state, t.trace, `+record.IsAside, "AND t.attempt = i.attempt"),
 		Args: func(part []ident.TickKey) []any {
 			var keys record.Keys
 			results := make([]*string, len(part))
@@ -147,19 +160,20 @@ func (d *ends) endGood(ctx context.Context, tx pgx.Tx, good map[ident.TickKey]*E
 				int16(record.Cancelled),
 			}
 		},
-		Scan: []any{&k.Schedule, &k.At, &k.Seq, &state, &aside},
+		Scan: []any{&k.Schedule, &k.At, &k.Seq, &state, &stored, &aside},
 		Each: func() error {
 			k.At = k.At.UTC()
 			d.ended[k] = state
+			d.trace(stored, good[k])
 			t := d.tally(k.Schedule)
 			if result := good[k].Result; result != nil {
 				t.bytes += int64(len(*result))
 			}
 			if state == record.Cancelled { // it was told to stop before its result came
-				t.count(&t.cancelled, aside)
+				t.count(&t.cancelled, aside, d.now.Sub(k.At))
 				return nil
 			}
-			t.count(&t.succeeded, aside)
+			t.count(&t.succeeded, aside, d.now.Sub(k.At))
 			return nil
 		},
 	})
@@ -182,9 +196,11 @@ func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*End
 	var b pgx.Batch
 	var dead record.Keys
 	var retries []record.Delayed
+	var retried []int64
 	for _, u := range found {
 		k := ident.TickKey{Schedule: u.ScheduleID, At: u.NominalAt.UTC(), Seq: u.Seq}
 		e := bad[k]
+		d.trace(u.Trace, e)
 		due, again := u.retryAt(e, d.now)
 		if !e.Unsent {
 			b.Queue(`
@@ -201,6 +217,7 @@ func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*End
 			retries = append(retries, record.Delayed{Try: record.Try{TickKey: k, Attempt: e.Attempt + 1}, Shard: u.Shard, Why: "retry", Due: due})
 			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE `+record.ByKey,
 				d.tenant, k.Schedule, k.At, k.Seq)
+			retried = append(retried, k.Schedule)
 			d.ended[k] = record.Running
 			continue
 		}
@@ -211,12 +228,13 @@ func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*End
 		} else {
 			dead.Add(k, e.Attempt)
 		}
-		total.count(count, u.Aside)
+		total.count(count, u.Aside, d.now.Sub(k.At))
 		d.ended[k] = state
 		b.Queue(`UPDATE tick SET state = $5, ended_at = $6, error = $7 WHERE `+record.ByKey,
 			d.tenant, k.Schedule, k.At, k.Seq, int16(state), d.now, e.Err)
 	}
 	record.QueueAllDelayed(&b, d.tenant, retries)
+	record.QueueRetriedUse(&b, d.tenant, d.now, retried)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("write failed ticks: %w", err)
 	}
@@ -230,7 +248,7 @@ func (d *ends) readUnderWay(ctx context.Context, tx pgx.Tx, bad map[ident.TickKe
 		keys.Add(k, e.Attempt)
 	}
 	rows, _ := tx.Query(ctx, `
-		SELECT t.schedule_id, t.nominal_at, t.seq, t.shard, t.reason <> 0 AS stopped, `+record.IsAside+` AS aside, COALESCE(t.replayed_from, 0) AS "from",
+		SELECT t.schedule_id, t.nominal_at, t.seq, t.shard, t.trace, t.reason <> 0 AS stopped, `+record.IsAside+` AS aside, COALESCE(t.replayed_from, 0) AS "from",
 			COALESCE(s.max_attempts, r.max_attempts) AS max_attempts,
 			COALESCE(s.max_lateness_s, r.max_lateness_s) AS max_lateness_s, COALESCE(s.on_expired, r.on_expired) AS on_expired, w.defaults
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
@@ -273,17 +291,18 @@ func (f *Finisher) countEnded(ctx context.Context, tx pgx.Tx, done *ends) error 
 	var ids []int64
 	var good, bad, gone, own, aside []int32
 	var bytes []int64
+	var buckets []int16
 	for _, id := range slices.Sorted(maps.Keys(done.tallies)) { // sorted: transactions lock the same schedules in one order
 		t := done.tallies[id]
 		ids, good, bad, gone = append(ids, id), append(good, t.succeeded), append(bad, t.failed), append(gone, t.cancelled)
 		own, aside = append(own, t.succeeded+t.failed+t.cancelled-t.aside), append(aside, t.aside)
-		bytes = append(bytes, t.bytes)
+		bytes, buckets = append(bytes, t.bytes), append(buckets, t.bucket)
 	}
 	rows, err := tx.Query(ctx, `
-		WITH used AS (`+record.EndedUse("$1", "$8::date", `(
-			SELECT id, good, bad, gone, 0 AS skipped, bytes
-			FROM unnest($2::bigint[], $3::int[], $4::int[], $7::int[], $9::bigint[]) AS n (id, good, bad, gone, bytes)
-		) i`)+`)`+state.End, tenant, ids, good, bad, own, aside, gone, record.DayOf(now), bytes)
+		WITH used AS (`+record.EndedUse("$1", "$8::timestamptz", `(
+			SELECT id, 0 AS due, 0 AS fired, good, bad, gone, 0 AS skipped, 0 AS retried, bytes, bucket, 0::smallint AS reason
+			FROM unnest($2::bigint[], $3::int[], $4::int[], $7::int[], $9::bigint[], $10::smallint[]) AS n (id, good, bad, gone, bytes, bucket)
+		) i`)+`)`+state.End, tenant, ids, good, bad, own, aside, gone, now, bytes, buckets)
 	if err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
 	}

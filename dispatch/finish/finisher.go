@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/carillonhq/carillon/dispatch/tail"
+	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,6 +15,8 @@ import (
 type Config struct {
 	Pool    *pgxpool.Pool
 	Timings *cohorts.Timings
+	Tail    *tail.Tail    // told of ends
+	Traces  *trace.Tracer // may be nil
 	Log     *slog.Logger
 	// Pause pauses a schedule whose ticks failed too often. If it is nil, no schedule is paused.
 	Pause func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
@@ -20,6 +24,9 @@ type Config struct {
 
 // Finisher ends attempts of ticks, and writes every consequence of an end. It is safe for concurrent use.
 type Finisher struct {
+	Tail   *tail.Tail    // for those that hand ticks out
+	Traces *trace.Tracer // likewise; nil: no spans are made
+
 	pool    *pgxpool.Pool
 	timings *cohorts.Timings
 	log     *slog.Logger
@@ -31,7 +38,7 @@ type Finisher struct {
 
 // New returns a Finisher.
 func New(c Config) *Finisher {
-	return &Finisher{pool: c.Pool, timings: c.Timings, log: c.Log, pause: c.Pause, limits: newLimits(), failing: make(chan failingSchedule, 256)}
+	return &Finisher{Tail: c.Tail, pool: c.Pool, timings: c.Timings, Traces: c.Traces, log: c.Log, pause: c.Pause, limits: newLimits(), failing: make(chan failingSchedule, 256)}
 }
 
 // Watch reads which tenants limit their workflows, until ctx ends.

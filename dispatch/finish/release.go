@@ -82,10 +82,15 @@ func (f *Finisher) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		ids[i] = k.Schedule
 	}
 	var used pgx.Batch
-	record.QueueEndedUse(&used, tenant, now, record.Skipped, ids...)
+	record.QueueEndedUse(&used, tenant, now, record.Skipped, record.Superseded, ids...)
 	if err := tx.SendBatch(ctx, &used).Close(); err != nil {
 		return fmt.Errorf("count superseded ticks: %w", err)
 	}
+	ended := make(map[ident.TickKey]record.State, len(gone))
+	for _, k := range gone {
+		ended[k] = record.Skipped
+	}
+	f.Tail.Ended(tenant, ended)
 	return f.Rearm(ctx, tx, tenant, now, gone)
 }
 
@@ -126,10 +131,12 @@ func (f *Finisher) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		for _, w := range next {
 			if w.expired(now) {
 				w.queueExpired(&b, tenant, now)
+				f.Tail.EndedOne(tenant, ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}, record.Skipped)
 				ids, passed = append(ids, w.ScheduleID), append(passed, ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC()})
 				continue
 			}
 			w.queueRelease(&b, tenant, now)
+			f.Tail.Released(tenant, ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq})
 			if err := cohorts.WakeSweep(ctx, tx, w.Shard); err != nil {
 				return err
 			}
@@ -156,7 +163,7 @@ func (w *bufferedTick) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Ti
 	b.Queue(`DELETE FROM buffered WHERE `+record.ByKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
 	b.Queue(`UPDATE tick SET state = $5, reason = $6, ended_at = $7 WHERE `+record.ByKey,
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(record.Skipped), int16(record.Expired), now)
-	record.QueueEndedUse(b, tenant, now, record.Skipped, w.ScheduleID)
+	record.QueueEndedUse(b, tenant, now, record.Skipped, record.Expired, w.ScheduleID)
 	state.Expire(b, state.Schedule{Tenant: tenant, ID: w.ScheduleID})
 }
 
@@ -165,6 +172,13 @@ func (w *bufferedTick) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Ti
 	b.Queue(`DELETE FROM buffered WHERE `+record.ByKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
 	w.queueState(b, tenant, now)
 	k := ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}
+	if w.Attempt <= 1 { // a tick that is delivered again was counted before
+		t := record.Tick{ScheduleID: w.ScheduleID, NominalAt: w.NominalAt, FiredAt: now}
+		if w.Aside {
+			t.Cause = record.Backfill
+		}
+		record.QueueFiredUse(b, tenant, now, &t)
+	}
 	record.QueueDelayed(b, tenant, w.Shard, record.Try{TickKey: k, Attempt: w.Attempt}, "released", now)
 }
 
@@ -192,7 +206,7 @@ func (w *bufferedTick) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time
 // CancelOrphans cancels buffered ticks of deleted schedules, up to record.MostCleared, and returns how many. The database marks them
 // when the schedule is deleted.
 func (f *Finisher) CancelOrphans(ctx context.Context) (n int64, err error) {
-	done, err := f.pool.Exec(ctx, `
+	rows, _ := f.pool.Query(ctx, `
 		WITH gone AS (
 			DELETE FROM buffered
 			WHERE ctid = ANY (ARRAY (SELECT ctid FROM buffered WHERE orphan LIMIT $2))
@@ -202,12 +216,19 @@ func (f *Finisher) CancelOrphans(ctx context.Context) (n int64, err error) {
 			SET state = $1, ended_at = `+postgres.Now+`
 			FROM gone g
 			WHERE `+record.SameKey("t", "g")+`
-			RETURNING t.tenant_id, t.schedule_id AS id, 0 AS good, 0 AS bad, 1 AS gone, 0 AS skipped, 0 AS bytes
-		), used AS (`+record.EndedUse("i.tenant_id", "("+postgres.Now+" AT TIME ZONE 'UTC')::date", "ended i")+`
+			RETURNING t.tenant_id, t.schedule_id AS id, 0 AS due, 0 AS fired, 0 AS good, 0 AS bad, 1 AS gone, 0 AS skipped, 0 AS retried, 0 AS bytes, -1::smallint AS bucket, 0::smallint AS reason
+		), used AS (`+record.EndedUse("i.tenant_id", postgres.Now, "ended i")+`
 		)
-		SELECT FROM gone`, int16(record.Cancelled), record.MostCleared)
+		SELECT tenant_id, schedule_id, nominal_at, seq FROM gone`, int16(record.Cancelled), record.MostCleared) // ForEachRow reports the error
+	var tenant tenants.ID
+	var k ident.TickKey
+	_, err = pgx.ForEachRow(rows, []any{&tenant, &k.Schedule, &k.At, &k.Seq}, func() error {
+		n++
+		f.Tail.EndedOne(tenant, k, record.Cancelled)
+		return nil
+	})
 	if err != nil {
 		return 0, fmt.Errorf("cancel buffered ticks of deleted schedules: %w", err)
 	}
-	return done.RowsAffected(), nil
+	return n, nil
 }

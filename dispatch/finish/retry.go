@@ -14,6 +14,7 @@ type underWay struct {
 	NominalAt   time.Time
 	Seq         int32
 	Shard       int16
+	Trace       []byte
 	Stopped     bool // told to stop
 	Aside       bool
 	From        int16 // attempts before its last replay, which do not count

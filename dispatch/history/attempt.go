@@ -24,6 +24,20 @@ type Attempt struct {
 	Answer    *string    `json:"answer,omitempty"` // the first mostAnswer bytes of a failing answer of an endpoint
 	Error     *string    `json:"error,omitempty"`
 	Worker    *string    `json:"worker,omitempty"`
+	Result    web.Raw    `json:"result,omitempty"` // of a cancelled tick, if it came after the tick was told to stop
+}
+
+// lastAttempt returns the last attempt at a tick if table attempt has no row of it: one that succeeded, also if the tick was told to
+// stop before its result came.
+func lastAttempt(t *record.Tick) (a Attempt, unrecorded bool) {
+	if t.State != record.Succeeded && (t.State != record.Cancelled || t.Result == nil) {
+		return a, false
+	}
+	a = Attempt{Attempt: t.Attempt, EndedAt: t.EndedAt.UTC(), Outcome: t.State.String()}
+	if t.State == record.Cancelled {
+		a.Result = web.Raw(*t.Result)
+	}
+	return a, true
 }
 
 // mostAnswer is how many bytes of an endpoint's answer are shown.

@@ -19,6 +19,8 @@ func TestStructsAreTheContract(t *testing.T) {
 		"Attempt":        reflect.TypeFor[Attempt](),
 		"TickPage":       reflect.TypeFor[web.ListAnswer[Tick]](),
 		"Use":            reflect.TypeFor[Use](),
+		"Series":         reflect.TypeFor[Series](),
+		"SeriesBucket":   reflect.TypeFor[Bucket](),
 		"UsePage":        reflect.TypeFor[web.ListAnswer[Use]](),
 		"Overview":       reflect.TypeFor[Overview](),
 		"ScheduleCounts": reflect.TypeFor[ScheduleCounts](),
@@ -29,6 +31,11 @@ func TestStructsAreTheContract(t *testing.T) {
 		"Lateness":       reflect.TypeFor[Lateness](),
 		"FailureCounts":  reflect.TypeFor[FailureCounts](),
 		"IdleEndpoint":   reflect.TypeFor[EndpointState](),
+		"TailTick":       reflect.TypeFor[TailTick](),
+		"TailSecond":     reflect.TypeFor[TailSecond](),
+		"TailGap":        reflect.TypeFor[TailGap](),
+		"Unmet":          reflect.TypeFor[Unmet](),
+		"HeldWorkflow":   reflect.TypeFor[HeldWorkflow](),
 		"Throttle":       reflect.TypeFor[Throttle](),
 	} {
 		apitest.Struct(t, schema, typ)

@@ -34,7 +34,8 @@ const (
 	mostDeadGroups = 200
 )
 
-// DeadGroups groups the latest dead letters that a filter picks by workflow and error.
+// DeadGroups groups the latest dead letters that a filter picks by workflow and error. Equal errors are counted first, because finding
+// the part that errors share costs far more than comparing them.
 func (r *Reader) DeadGroups(ctx context.Context, tenant tenants.ID, f DeadFilter) (all DeadGroups, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -47,17 +48,27 @@ func (r *Reader) DeadGroups(ctx context.Context, tenant tenants.ID, f DeadFilter
 	rows, _ := r.api.Query(ctx, `
 		WITH latest AS MATERIALIZED (
 			SELECT workflow, error, nominal_at, schedule_id, seq FROM (`+source+`) dead_letter
+		), same AS MATERIALIZED (
+			SELECT workflow, error AS text, `+alike+` AS error, count, first_at, last_at
+			FROM (
+				SELECT workflow, error, count(*) AS count, min(nominal_at) AS first_at, max(nominal_at) AS last_at
+				FROM latest
+				GROUP BY workflow, error
+			) s
 		)
 		SELECT workflow, (SELECT endpoint FROM workflow w WHERE w.tenant_id = $1 AND w.name = g.workflow), error, count, first_at, last_at, sample.id, sample.seq, looked
 		FROM (
-			SELECT workflow, `+alike+` AS error, count(*) AS count, min(nominal_at) AS first_at, max(nominal_at) AS last_at, (SELECT count(*) FROM latest) AS looked
-			FROM latest
-			GROUP BY workflow, `+alike+`
+			SELECT workflow, error, sum(count)::bigint AS count, min(first_at) AS first_at, max(last_at) AS last_at, (SELECT count(*) FROM latest) AS looked
+			FROM same
+			GROUP BY workflow, error
 			ORDER BY count DESC, last_at DESC, workflow, error
 			LIMIT $6
 		) g
 		CROSS JOIN LATERAL (
-			SELECT l.schedule_id AS id, l.seq FROM latest l WHERE l.workflow = g.workflow AND l.nominal_at = g.last_at AND `+alike+` = g.error LIMIT 1
+			SELECT l.schedule_id AS id, l.seq
+			FROM (SELECT text FROM same s WHERE s.workflow = g.workflow AND s.error = g.error AND s.last_at = g.last_at LIMIT 1) s
+			JOIN latest l ON l.workflow = g.workflow AND l.nominal_at = g.last_at AND l.error IS NOT DISTINCT FROM s.text
+			LIMIT 1
 		) sample
 		ORDER BY count DESC, last_at DESC, workflow, error`, args...) // ForEachRow reports the error
 	all.Items = []DeadGroup{}

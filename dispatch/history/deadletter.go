@@ -29,7 +29,7 @@ func scanDead(row pgx.CollectableRow) (*deadLetter, error) {
 	one := &deadLetter{}
 	err := row.Scan(
 		&one.ScheduleID, &one.NominalAt, &one.Seq, &one.Workflow, &one.Key, &one.Subject, &one.FailedAt, &one.FiredAt, &one.LastAt, &one.UntilAt, &one.Occurrence,
-		&one.CohortID, &one.Version, &one.MissedCount, &one.Shard, &one.Attempt, &one.Cause, &one.DST, &one.Payload, &one.Error,
+		&one.CohortID, &one.Version, &one.MissedCount, &one.Shard, &one.Attempt, &one.Cause, &one.DST, &one.Payload, &one.Error, &one.Trace,
 	)
 	one.State, one.EndedAt = record.Failed, &one.FailedAt
 	return one, err

@@ -11,6 +11,8 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/trace"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -37,6 +39,7 @@ type picked struct {
 	ofSchedules  bool      // only ticks of schedules
 	schedules    []int64
 	madeFrom     time.Time // since when the operation made ticks; zero: the filter names none
+	trace        [16]byte  // only ticks of this trace; zero: any
 	kept         Kept
 }
 
@@ -45,7 +48,7 @@ func (p *picked) has(t *record.Tick, of record.Schedule) bool {
 	switch {
 	case p.state >= 0 && int16(t.State) != p.state, p.cause >= 0 && int16(t.Cause) != p.cause:
 		return false
-	case p.subject != "" && of.Subject != p.subject:
+	case p.subject != "" && of.Subject != p.subject, p.trace != [16]byte{} && trace.Read(t.Trace).Trace != p.trace:
 		return false
 	}
 	return !t.FiredAt.Before(p.madeFrom)
@@ -64,23 +67,22 @@ func (r *Reader) pick(ctx context.Context, tenant tenants.ID, f Filter) (p picke
 	if err := fault.Join(spanErr, causeErr); err != nil {
 		return p, err
 	}
-	if f.ScheduleID != "" || f.Key != "" || f.Subject != "" || f.Operation != "" {
-		p.ofSchedules = true
-	}
 	if f.Operation != "" {
 		found, err := r.pickOperation(ctx, tenant, f.Operation, &f, &p)
 		if err != nil || !found {
+			p.ofSchedules = true // of none
 			return p, err
 		}
 	}
-	if p.ofSchedules {
+	if f.ScheduleID != "" || f.Key != "" || f.Subject != "" {
+		p.ofSchedules = true
 		p.schedules, err = r.schedulesOf(ctx, tenant, f)
 	}
 	return p, err
 }
 
-// pickOperation restricts a filter to the ticks that an operation made: those of a backfill, in its span and since it began. Other
-// operations make none.
+// pickOperation restricts a filter to the ticks that an operation made since it began: those of a backfill, in its span, or those of an
+// action that triggers schedules. Other operations make none.
 func (r *Reader) pickOperation(ctx context.Context, tenant tenants.ID, operation string, f *Filter, p *picked) (found bool, err error) {
 	id, ok := r.ids.ParseOperation(operation)
 	if !ok {
@@ -88,32 +90,54 @@ func (r *Reader) pickOperation(ctx context.Context, tenant tenants.ID, operation
 	}
 	var kind string
 	var params []byte
-	err = r.api.QueryRow(ctx, `SELECT kind, params, created_at FROM operation WHERE tenant_id = $1 AND id = $2`, tenant, id).
-		Scan(&kind, &params, &p.madeFrom)
+	var ended *time.Time
+	err = r.api.QueryRow(ctx, `SELECT kind, params, created_at, ended_at FROM operation WHERE tenant_id = $1 AND id = $2`, tenant, id).
+		Scan(&kind, &params, &p.madeFrom, &ended)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read operation: %w", err)
 	}
-	if kind != record.BackfillKind {
+	if kind != record.BackfillKind && kind != operations.ActionsKind {
 		return false, nil
 	}
-	var of record.BackfillParams
+	var of struct {
+		record.BackfillParams
+		Action string `json:"action"`
+	}
 	if err := json.Unmarshal(params, &of); err != nil {
 		return false, fmt.Errorf("read the params of an operation: %w", err)
 	}
-	if of.ScheduleID == "" || f.ScheduleID != "" && f.ScheduleID != of.ScheduleID || p.cause >= 0 && p.cause != int16(record.Backfill) {
-		return false, nil // an erasure removes the params
+	switch {
+	case kind == record.BackfillKind && of.ScheduleID != "" && (f.ScheduleID == "" || f.ScheduleID == of.ScheduleID): // an erasure removes the params
+		f.ScheduleID = of.ScheduleID
+		return p.only(record.Backfill, of.From, of.To), nil
+	case kind == operations.ActionsKind && of.Action == "trigger":
+		p.trace = trace.Of(r.ids.Operation(id)).Trace
+		to := p.end
+		if ended != nil {
+			to = ended.Add(time.Second)
+		}
+		return p.only(record.Manual, p.madeFrom.Truncate(time.Second), to), nil
 	}
-	f.ScheduleID, p.cause = of.ScheduleID, int16(record.Backfill)
-	if of.From.After(p.oldest) {
-		p.oldest = of.From
+	return false, nil
+}
+
+// only restricts p to ticks with a cause and with nominal times from one moment on and before another. It reports whether p may pick
+// such ticks.
+func (p *picked) only(cause record.Cause, from, to time.Time) bool {
+	if p.cause >= 0 && p.cause != int16(cause) {
+		return false
 	}
-	if of.To.Before(p.end) {
-		p.end = of.To
+	p.cause = int16(cause)
+	if from.After(p.oldest) {
+		p.oldest = from
 	}
-	return true, nil
+	if to.Before(p.end) {
+		p.end = to
+	}
+	return true
 }
 
 // mostSchedules limits how many schedules with a key or a subject are read: those of several workflows, and deleted ones.

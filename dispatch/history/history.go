@@ -174,8 +174,8 @@ func (r *Reader) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick, 
 	if err != nil {
 		return Tick{}, fmt.Errorf("read attempts: %w", err)
 	}
-	if t.State == record.Succeeded { // attempts that succeeded are not in table attempt
-		out.Attempts = append(out.Attempts, Attempt{Attempt: t.Attempt, EndedAt: t.EndedAt.UTC(), Outcome: record.Succeeded.String()})
+	if last, unrecorded := lastAttempt(t); unrecorded {
+		out.Attempts = append(out.Attempts, last)
 	}
 	return out, nil
 }
@@ -196,21 +196,33 @@ type Tick struct {
 	DST             string     `json:"dst"`
 	LastTimestamp   *time.Time `json:"last_timestamp"`
 	DueAt           *time.Time `json:"due_at,omitempty"` // set while a manual tick waits for its time
-	FiredAt         time.Time  `json:"fired_at"`
+	FiredAt         *time.Time `json:"fired_at"`         // null: a manual tick for later has not fired yet
 	EndedAt         *time.Time `json:"ended_at"`
-	LatenessMS      int64      `json:"lateness_ms"`
+	LatenessMS      *int64     `json:"lateness_ms"` // likewise
 	Attempt         int16      `json:"attempt"`
 	Occurrence      *int64     `json:"occurrence"`
 	MissedCount     int32      `json:"missed_count"`
 	ScheduleVersion int32      `json:"schedule_version"`
+	Traceparent     string     `json:"traceparent"` // as its worker receives it
 	Result          web.Raw    `json:"result,omitempty"`
 	Error           *string    `json:"error,omitempty"`
 	Payload         web.Raw    `json:"payload,omitempty"`      // only if one tick is read
 	PayloadKept     *bool      `json:"payload_kept,omitempty"` // false: retention dropped the payload
-	Attempts        []Attempt  `json:"attempts,omitempty"`
+	Attempts        []Attempt  `json:"attempts,omitzero"`      // only if one tick is read
 
 	timed timed
 }
+
+// Fired returns when the tick fired; its nominal time if it has not.
+func (t *Tick) Fired() time.Time {
+	if t.FiredAt == nil {
+		return t.Timestamp
+	}
+	return *t.FiredAt
+}
+
+// Late returns how much later than its nominal time the tick fired.
+func (t *Tick) Late() time.Duration { return t.Fired().Sub(t.Timestamp) }
 
 // LongRaws returns the fields that may be long. A list writes them without encoding them again.
 func (t *Tick) LongRaws() []*web.Raw { return []*web.Raw{&t.Result} }
@@ -220,15 +232,19 @@ func (r *Reader) Shown(t *record.Tick, of record.Schedule) Tick {
 	out := Tick{
 		TickID: r.ids.Tick(t.RowKey()), ScheduleID: r.ids.Schedule(t.ScheduleID), Workflow: of.Workflow, Key: of.Key, Subject: of.Subject,
 		Timestamp: t.NominalAt.UTC(), State: t.State.String(), Reason: t.Reason.String(), Cause: t.Cause.String(),
-		DST: t.DST.String(), LastTimestamp: instant.UTC(t.LastAt), FiredAt: t.FiredAt.UTC().Truncate(time.Millisecond), EndedAt: instant.UTC(t.EndedAt),
-		LatenessMS: t.FiredAt.Sub(t.NominalAt).Milliseconds(), Attempt: t.Attempt, Occurrence: t.Occurrence,
+		DST: t.DST.String(), LastTimestamp: instant.UTC(t.LastAt), EndedAt: instant.UTC(t.EndedAt),
+		Attempt: t.Attempt, Occurrence: t.Occurrence,
 		MissedCount: t.MissedCount, ScheduleVersion: t.Version, Error: t.Error,
 		timed: timed{t.CohortID, t.Shard, t.ScheduleID, t.Version},
 	}
+	out.Traceparent = t.TraceOf(out.TickID).String()
 	if t.Later() {
 		out.DueAt = &out.Timestamp
 	}
-	if t.Result != nil {
+	if !t.Unfired() {
+		out.FiredAt, out.LatenessMS = new(t.FiredAt.UTC().Truncate(time.Millisecond)), new(t.FiredAt.Sub(t.NominalAt).Milliseconds())
+	}
+	if t.Result != nil && t.State != record.Cancelled { // that of a cancelled tick came late, and is kept with the attempt
 		out.Result = web.Raw(*t.Result)
 	}
 	return out

@@ -22,23 +22,31 @@ func (r *Reader) Routes(g *echo.Group) {
 	operator := tenants.Require(tenants.TenantRead)
 	g.GET("/v1/workflows/:workflow/schedules/:key/ticks", h.history, read)
 	g.GET("/v1/ticks", h.ticks, readOrWork)
+	g.GET("/v1/ticks/tail", h.tail, readOrWork, web.Timeout(tailFor))
 	g.GET("/v1/ticks/:id", h.tick, readOrWork, web.NoQuery)
 	g.GET("/v1/usage", h.usage, operator)
+	g.GET("/v1/admin/series", h.series, operator)
 	g.GET("/v1/admin/dead-letters", h.deadLetters, operator)
 	g.GET("/v1/admin/dead-letters/groups", h.deadGroups, operator)
 }
 
-func (h recordHandler) ticks(c echo.Context) error {
-	span, err := spanOf(c, "workflow", "key", "subject", "schedule_id", "operation", "cause")
+// tickFilter reads the query of a list of ticks or of a tail. A list has more parameters.
+func tickFilter(c echo.Context, more ...string) (f Filter, err error) {
+	span, err := spanOf(c, append(more, "workflow", "key", "subject", "schedule_id", "operation", "cause")...)
 	if err != nil {
-		return err
+		return f, err
 	}
 	q := c.QueryParams()
-	f := Filter{
+	f = Filter{
 		Workflow: q.Get("workflow"), Key: q.Get("key"), Subject: q.Get("subject"), ScheduleID: q.Get("schedule_id"),
 		Operation: q.Get("operation"), Cause: q.Get("cause"), Span: span,
 	}
-	if err := checkPicks(q); err != nil {
+	return f, checkPicks(q)
+}
+
+func (h recordHandler) ticks(c echo.Context) error {
+	f, err := tickFilter(c, "limit", "cursor")
+	if err != nil {
 		return err
 	}
 	limit, cursor, err := web.Page(c)
@@ -137,7 +145,7 @@ func (h recordHandler) history(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	span, err := spanOf(c)
+	span, err := spanOf(c, "limit", "cursor")
 	if err != nil {
 		return err
 	}
@@ -157,7 +165,7 @@ func (h recordHandler) history(c echo.Context) error {
 
 // spanOf reads a Span from the query, which may also have the parameters more.
 func spanOf(c echo.Context, more ...string) (s Span, err error) {
-	q, err := web.Query(c, append(more, "state", "from", "to", "limit", "cursor")...)
+	q, err := web.Query(c, append(more, "state", "from", "to")...)
 	if err != nil {
 		return s, err
 	}

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ type Overview struct {
 	Lateness   Lateness               `json:"lateness"`
 	Failures   FailureCounts          `json:"failures"`
 	Throttling []Throttle             `json:"throttling"`
+	Unmet      []Unmet                `json:"unmet"` // workflows that are late, silent or without workers
+	Held       []HeldWorkflow         `json:"held"`  // workflows that hand nothing out
 	Quotas     map[string]tenants.Use `json:"quotas"`
 }
 
@@ -132,6 +135,20 @@ type Throttle struct {
 	Workflow string     `json:"workflow"` // whose max_running; empty: of the tenant
 	Waiting  int64      `json:"waiting"`  // ticks, at least; 0 where it refuses requests
 	Since    *time.Time `json:"since"`
+}
+
+// Unmet is a workflow that is late, silent or without workers.
+type Unmet struct {
+	Workflow string          `json:"workflow"`
+	Event    string          `json:"event"` // workflow.late, workflow.silent or workflow.no_workers
+	Since    time.Time       `json:"since"`
+	Data     json.RawMessage `json:"data"` // as in the event
+}
+
+// HeldWorkflow is a workflow that is held.
+type HeldWorkflow struct {
+	Workflow string    `json:"workflow"`
+	Since    time.Time `json:"since"`
 }
 
 // Overviews serves the overview of a tenant over HTTP. Unopened may be nil.

@@ -56,6 +56,7 @@ func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) er
 	o.queueUnopened(&b, tenant, v)
 	queueWaiting(&b, tenant, v)
 	queueFailures(&b, tenant, v)
+	queueWorkflows(&b, tenant, v)
 	b.Queue(record.LeasedTicks, tenant).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Running.Leased) })
 	b.Queue(`SELECT COALESCE(sum(ticks), 0)::bigint FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL AND tenant_id = $1`, tenant).
@@ -126,6 +127,29 @@ func queueFailures(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 		Query(func(rows pgx.Rows) (err error) {
 			found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[EndpointState])
 			v.Failures.Endpoints = append(v.Failures.Endpoints, found...)
+			return err
+		})
+}
+
+// queueWorkflows queues the workflows that are held, and those that do not meet what is expected of them.
+func queueWorkflows(b *pgx.Batch, tenant tenants.ID, v *Overview) {
+	v.Unmet, v.Held = []Unmet{}, []HeldWorkflow{}
+	b.Queue(`SELECT workflow, event, since, data FROM unmet_expectation WHERE tenant_id = $1 ORDER BY workflow, event LIMIT $2`, tenant, mostBadEndpoint).
+		Query(func(rows pgx.Rows) (err error) {
+			found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Unmet])
+			for i := range found {
+				found[i].Since = found[i].Since.UTC()
+			}
+			v.Unmet = append(v.Unmet, found...)
+			return err
+		})
+	b.Queue(`SELECT name, held_at FROM workflow WHERE tenant_id = $1 AND held_at IS NOT NULL ORDER BY name LIMIT $2`, tenant, mostBadEndpoint).
+		Query(func(rows pgx.Rows) (err error) {
+			found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[HeldWorkflow])
+			for i := range found {
+				found[i].Since = found[i].Since.UTC()
+			}
+			v.Held = append(v.Held, found...)
 			return err
 		})
 }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/dispatch/tail"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
@@ -15,6 +16,7 @@ type Config struct {
 	Cursors *web.Cursor
 	Quotas  record.Quotas
 	Timings *cohorts.Timings
+	Tail    *tail.Tail
 }
 
 // Reader reads the record of ticks. It is safe for concurrent use.
@@ -24,9 +26,10 @@ type Reader struct {
 	cursors *web.Cursor
 	quotas  record.Quotas
 	timings *cohorts.Timings
+	tail    *tail.Tail
 }
 
 // New returns a Reader.
 func New(c Config) *Reader {
-	return &Reader{api: c.API, ids: c.IDs, cursors: c.Cursors, quotas: c.Quotas, timings: c.Timings}
+	return &Reader{api: c.API, ids: c.IDs, cursors: c.Cursors, quotas: c.Quotas, timings: c.Timings, tail: c.Tail}
 }

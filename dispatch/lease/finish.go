@@ -175,7 +175,7 @@ func (ls *Leases) readFinishes(ctx context.Context, tenant tenants.ID, items []F
 		case "complete":
 			e.Outcome = finish.Succeeded
 			if len(item.Result) > quotas.PayloadBytes {
-				return nil, fault.TooLarge("result_too_large", "the result has %d bytes, and payload_bytes allows %d", len(item.Result), quotas.PayloadBytes)
+				return nil, tenants.TooLarge(at+"/result", "payload_bytes", quotas.PayloadBytes, len(item.Result))
 			}
 			if item.Result != nil {
 				e.Result = new(string(item.Result))

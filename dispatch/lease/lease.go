@@ -16,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -107,6 +108,7 @@ func (ls *Leases) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, c
 		f.RetryAfter, f.Extra = time.Second, map[string]any{"quota": "leased", "limit": quotas.Leased, "used": held}
 		return nil, f
 	}
+	ls.Ready.polls.add(tenant, r.workflows)
 	r.quota, r.max = quotas.Leased, min(r.max, quotas.Leased-held)
 	r.exclusive = r.alone(held)
 	until := time.Now().Add(r.wait)
@@ -201,6 +203,7 @@ func (ls *Leases) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReques
 		if len(l.ticks) > 0 {
 			sabotage.Crash("lease.committed")
 			ls.metrics.leased.Add(float64(len(l.ticks)))
+			ls.recordSpans(tenant, &l, began)
 			return ls.leaseAnswer(tenant, l), len(l.ticks), nil
 		}
 		if l.taken == 0 || time.Since(began) > mostEnding {
@@ -302,6 +305,17 @@ func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseReque
 	return id, err
 }
 
+// recordSpans makes a span of each leased tick, under the tick.
+func (ls *Leases) recordSpans(tenant tenants.ID, l *leased, began time.Time) {
+	if !ls.finish.Traces.On() {
+		return
+	}
+	for _, s := range l.ticks {
+		ls.finish.Traces.Record("lease", trace.Read(s.Trace), trace.Context{}, began,
+			trace.Facts{Tenant: int32(tenant), Workflow: s.Workflow, Tick: s.RowKey(), Attempt: s.Attempt, Ticks: len(l.ticks)})
+	}
+}
+
 func (ls *Leases) leaseAnswer(tenant tenants.ID, l leased) []byte {
 	size := 700 * len(l.ticks)
 	for _, s := range l.ticks {
@@ -317,9 +331,10 @@ func (ls *Leases) leaseAnswer(tenant tenants.ID, l leased) []byte {
 		}
 		token := ls.messages.Seal(tenant, s.RowKey(), message.Token{Lease: l.id, Slot: int16(i), Attempt: s.Attempt})
 		terms := l.terms[s.Workflow]
+		stated := terms.With(s.Stated)
 		m := ls.messages.Complete(message.Message{
-			Tick: &s.Tick, Workflow: s.Workflow, WorkflowVersion: terms.Versions.At(s.FiredAt), Expired: s.Expired, MaxAttempts: s.Budget(terms.With(s.Stated).MaxAttempts),
-			Token: token, Content: s.Content,
+			Tick: &s.Tick, Workflow: s.Workflow, WorkflowVersion: terms.Versions.At(s.FiredAt), Expired: s.Expired, MaxAttempts: s.Budget(stated.MaxAttempts),
+			Timeout: stated.Timeout, Token: token, Content: s.Content,
 		}, l.timings[i])
 		body = m.AppendJSON(body)
 	}

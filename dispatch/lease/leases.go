@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -58,9 +59,13 @@ func New(c Config) *Leases {
 	}
 }
 
-// Watch looks for ready ticks and wakes the long polls of this process that wait for them, until ctx ends.
+// Watch looks for ready ticks and wakes the long polls of this process that wait for them, and writes which workflows were polled, until
+// ctx ends.
 func (l *Leases) Watch(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { loop.Every(ctx, l.log, writePollsEvery, "write polls", l.WritePolls) })
 	loop.Every(ctx, l.log, pollEvery, "look for ready ticks", l.wakePolls)
+	all.Wait()
 }
 
 // Run ends leases whose time is over, until ctx ends.

@@ -52,6 +52,7 @@ type workflowName struct {
 
 // ReadyQueues remembers the queues of workflows. It is safe for concurrent use.
 type ReadyQueues struct {
+	polls  polls // not written yet
 	mu     sync.Mutex
 	cached *lru.Cache[workflowName, *readyKnown]
 }

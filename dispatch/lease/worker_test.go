@@ -80,7 +80,7 @@ func TestWorkersBodiesAreChecked(t *testing.T) {
 		{422, "invalid", "finish", "/ticks", many(`{"tick_id": "x", "lease_token": "t", "outcome": "complete"}`, 1001)},
 		{422, "invalid", "finish", "/ticks/1/outcome", `{"ticks": [{"tick_id": "x", "lease_token": "t", "outcome": "complete"}, {"tick_id": "x", "lease_token": "t", "outcome": "done"}]}`},
 		{422, "invalid", "finish", "/ticks/0/retry_after", `{"ticks": [{"tick_id": "x", "lease_token": "t", "outcome": "fail", "retry_after": "25h"}]}`},
-		{413, "result_too_large", "finish", "", `{"ticks": [{"tick_id": "x", "lease_token": "t", "outcome": "complete", "result": "` + strings.Repeat("x", 70_000) + `"}]}`},
+		{413, "result_too_large", "finish", "/ticks/0/result", `{"ticks": [{"tick_id": "x", "lease_token": "t", "outcome": "complete", "result": "` + strings.Repeat("x", 70_000) + `"}]}`},
 		{422, "invalid", "heartbeat", "/ticks", many(`{"tick_id": "x", "lease_token": "t"}`, 1001)},
 		{422, "invalid", "heartbeat", "/ticks/0/lease", `{"ticks": [{"tick_id": "x", "lease_token": "t", "lease": "1s"}]}`},
 		{422, "required", "finish", "/ticks/0/lease_token", `{"ticks": [{"tick_id": "x", "outcome": "complete"}]}`},

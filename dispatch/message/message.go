@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	lru "github.com/hashicorp/golang-lru/v2"
 )
@@ -43,12 +44,16 @@ type Message struct {
 	WorkflowVersion string // of the time when the tick fired; empty: the workflow had none
 	Expired         bool   // the tick is later than its max_lateness
 	MaxAttempts     int16
+	Timeout         time.Duration // how long this attempt may run, in whole seconds
 	Token           string
 	Content         record.Content
 
 	ID, Schedule string // Messages.Complete sets these and When
 	When         []byte
 }
+
+// Context returns the trace that the tick continues: see record.Tick.TraceOf.
+func (m *Message) Context() trace.Context { return m.TraceOf(m.ID) }
 
 // AppendJSON appends the message as JSON. It copies the payload as the client sent it.
 func (m *Message) AppendJSON(b []byte) []byte {
@@ -80,7 +85,9 @@ func (m *Message) AppendJSON(b []byte) []byte {
 	b = strconv.AppendInt(b, int64(m.Attempt), 10)
 	b = append(b, `,"max_attempts":`...)
 	b = strconv.AppendInt(b, int64(m.MaxAttempts), 10)
-	b = append(b, `,"occurrence":`...)
+	b = append(b, `,"timeout":"`...)
+	b = strconv.AppendInt(b, int64(m.Timeout/time.Second), 10)
+	b = append(b, `s","occurrence":`...)
 	if m.Occurrence == nil {
 		b = append(b, "null"...)
 	} else {
@@ -98,7 +105,8 @@ func (m *Message) AppendJSON(b []byte) []byte {
 	b = appendOptional(b, m.WorkflowVersion)
 	b = append(b, `,"expired":`...)
 	b = strconv.AppendBool(b, m.Expired)
-	b = append(b, `,"lease_token":"`...)
+	b = m.Context().AppendText(append(b, `,"traceparent":"`...))
+	b = append(b, `","lease_token":"`...)
 	b = append(b, m.Token...)
 	b = append(b, `","payload":`...)
 	if m.Content.Payload == nil {

@@ -176,6 +176,7 @@ func (o *Opener) settle(it *item, one *decided) {
 		ScheduleID: it.id, NominalAt: it.At, Version: one.Version, MissedCount: int32(it.Missed),
 		CohortID: &it.Cohort, LastAt: one.LastAt, UntilAt: one.UntilAt, FiredAt: p.firedAt(one.UpdatedAt), Shard: c.Shard, Attempt: 1,
 		State: record.Running, Cause: record.BySchedule, DST: it.DST, Workflow: r.name,
+		Trace: p.trace.Child().Stored(),
 	}
 	if it.Late {
 		t.Cause = record.CatchUp

@@ -55,6 +55,7 @@ func (o *Opener) send(p *plan) {
 	o.push.Add(p.chunk, p.send, p.later)
 	o.wakeWorkers(p)
 	o.metrics.count(p.ticks)
+	o.finish.Tail.Fired(p.chunk.TenantID, p.ticks)
 	if o.onFired != nil && len(p.fired) > 0 {
 		o.onFired(p.fired)
 	}

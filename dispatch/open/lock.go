@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -82,7 +83,7 @@ func (o *Opener) describe(l *locked, chunks []*chunk.Chunk, results pgx.BatchRes
 	all := make(map[int64]*plan, len(chunks))
 	for _, c := range chunks {
 		c.NominalAt = c.NominalAt.UTC()
-		p := &plan{chunk: c}
+		p := &plan{chunk: c, trace: trace.Read(c.Trace)}
 		if all[c.ID] = p; c.Kind == chunk.LaterTries {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -88,6 +89,7 @@ func (o *Opener) openRange(ctx context.Context, first, through int64) (behind ma
 	if !alive {
 		return nil, errors.New("this process was silent and opens nothing")
 	}
+	began := time.Now()
 	var l locked
 	open := func() error {
 		return pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) (err error) {
@@ -111,6 +113,7 @@ func (o *Opener) openRange(ctx context.Context, first, through int64) (behind ma
 	}
 	sabotage.Crash("open.committed")
 	for _, p := range l.ready {
+		o.recordSpans(p, began)
 		o.send(p)
 	}
 	return l.behind, errors.Join(l.later...)

@@ -9,6 +9,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/trace"
 )
 
 // origin says where the ticks of a plan come from.
@@ -24,6 +25,7 @@ const (
 // ticks once they are committed.
 type plan struct {
 	chunk   *chunk.Chunk
+	trace   trace.Context // of the chunk's sweep; none if no span of it is exported
 	origin  origin
 	now     time.Time     // the database's clock, read after the chunk was locked and before anything that decides its ticks
 	groups  []chunk.Group // of first attempts
@@ -39,6 +41,7 @@ type plan struct {
 	later  push.OverflowBatches // overflow: sent when the queue of their endpoint has room
 	ready  []lease.ReadyTick
 	queued []*push.Delivery // wait for a slot of their workflow
+	traced []*record.Tick   // ticks of further attempts, for their spans
 }
 
 // aside are the ticks of a plan that go to no worker now.

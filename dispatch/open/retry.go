@@ -8,6 +8,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/finish"
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -57,6 +58,9 @@ func (o *Opener) route(ctx context.Context, tx pgx.Tx, p *plan, found []*record.
 	}
 	p.now, p.stopped = now, halted
 	for _, s := range found {
+		if o.finish.Traces.Follows(trace.Read(s.Trace)) {
+			p.traced = append(p.traced, &s.Tick)
+		}
 		o.routeOne(p, s, &routes[slices.Index(workflows, s.Workflow)])
 	}
 	return nil

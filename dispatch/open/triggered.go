@@ -84,13 +84,18 @@ func (o *Opener) fireTriggered(ctx context.Context, tx pgx.Tx, p *plan, tries []
 	}
 	var b pgx.Batch
 	for _, t := range found {
-		t.settle(p, &b, tenant)
+		if is := t.settle(p, &b, tenant); is >= record.Succeeded {
+			o.finish.Tail.EndedOne(tenant, ident.TickKey{Schedule: t.ScheduleID, At: t.NominalAt.UTC(), Seq: t.Seq}, is)
+		}
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("fire manual ticks: %w", err)
 	}
 	if len(p.aside.held) == 0 {
 		return nil
+	}
+	for _, one := range p.aside.held {
+		o.finish.Tail.Released(tenant, one.TickKey)
 	}
 	return cohorts.WakeSweep(ctx, tx, p.chunk.Shard)
 }
@@ -118,20 +123,20 @@ func (t *triggered) reason() record.Reason {
 	return record.NoReason
 }
 
-// settle writes what became of the tick.
-func (t *triggered) settle(p *plan, b *pgx.Batch, tenant tenants.ID) {
+// settle writes what became of the tick, and returns its state.
+func (t *triggered) settle(p *plan, b *pgx.Batch, tenant tenants.ID) (is record.State) {
 	k := ident.TickKey{Schedule: t.ScheduleID, At: t.NominalAt.UTC(), Seq: t.Seq}
 	is, why, attempt, ended := record.Running, record.NoReason, int16(1), (*time.Time)(nil)
 	switch {
 	case t.ID == nil || t.later.Gone:
 		is, attempt, ended = record.Cancelled, 0, &p.now
-		record.QueueEndedUse(b, tenant, p.now, is, t.ScheduleID)
+		record.QueueEndedUse(b, tenant, p.now, is, why, t.ScheduleID)
 	case t.later.Decision == state.Skipped:
 		is, why, ended = record.Skipped, record.Reason(t.later.Reason), &p.now
 		if why == record.NoReason {
 			why = record.Overlap
 		}
-		record.QueueEndedUse(b, tenant, p.now, is, t.ScheduleID)
+		record.QueueEndedUse(b, tenant, p.now, is, why, t.ScheduleID)
 	case t.later.Decision == state.Buffered:
 		is = record.Scheduled
 		p.aside.buffered = append(p.aside.buffered, k)
@@ -139,6 +144,7 @@ func (t *triggered) settle(p *plan, b *pgx.Batch, tenant tenants.ID) {
 			p.aside.stops = append(p.aside.stops, t.ScheduleID)
 		}
 	default:
+		record.QueueFiredUse(b, tenant, p.now, &record.Tick{ScheduleID: t.ScheduleID, NominalAt: t.NominalAt, FiredAt: p.now, Cause: record.Manual, State: record.Scheduled})
 		p.aside.held = append(p.aside.held, record.Delayed{Try: record.Try{TickKey: k, Attempt: 1}, Shard: t.Shard, Why: "manual", Due: p.now})
 	}
 	b.Queue(`
@@ -147,4 +153,5 @@ func (t *triggered) settle(p *plan, b *pgx.Batch, tenant tenants.ID) {
 			version = COALESCE($12, version), cohort_id = $13
 		WHERE `+record.ByKey, tenant, k.Schedule, k.At, k.Seq,
 		int16(is), int16(why), attempt, ended, p.now, t.later.LastAt, t.UntilAt, t.Version, t.CohortID)
+	return is
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/dispatch/rate"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -48,7 +49,7 @@ func (known routes) of(tenant tenants.ID, workflows []string) []route {
 }
 
 // routeOf are the columns of a workflow w and its endpoint e that readRoutes reads.
-const routeOf = `w.tenant_id, w.name, COALESCE(w.version, ''), w.past_versions, w.max_running IS NOT NULL, w.held_at IS NOT NULL, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets`
+const routeOf = `w.tenant_id, w.name, COALESCE(w.version, ''), w.past_versions, w.max_running IS NOT NULL, w.held_at IS NOT NULL, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets, e.rate, e.ramp_s`
 
 func (o *Opener) readRoutes(rows pgx.Rows) (routes, error) {
 	defer rows.Close()
@@ -57,11 +58,12 @@ func (o *Opener) readRoutes(rows pgx.Rows) (routes, error) {
 		var n routeName
 		var endpointName, url, state *string
 		var batch *int16
+		var perSecond, ramp *int32
 		var r route
 		var version string
 		var past, defaults, headers []byte
 		var secrets [][]byte
-		if err := rows.Scan(&n.tenant, &n.name, &version, &past, &r.limited, &r.held, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets); err != nil {
+		if err := rows.Scan(&n.tenant, &n.name, &version, &past, &r.limited, &r.held, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets, &perSecond, &ramp); err != nil {
 			return nil, err
 		}
 		var err error
@@ -72,7 +74,7 @@ func (o *Opener) readRoutes(rows pgx.Rows) (routes, error) {
 			r.terms = policy.BuiltIn()
 		}
 		if endpointName != nil {
-			r.endpoint = o.push.WithOpened(push.Target{Tenant: n.tenant, Name: *endpointName, URL: *url, Batch: int(*batch), State: *state}, headers, secrets)
+			r.endpoint = o.push.WithOpened(push.Target{Tenant: n.tenant, Name: *endpointName, URL: *url, Batch: int(*batch), Rate: rate.Of(perSecond, ramp), State: *state}, headers, secrets)
 		}
 		r.name, r.known = n.name, true
 		known[n] = r

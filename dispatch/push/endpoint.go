@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/carillonhq/carillon/dispatch/rate"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -27,6 +28,7 @@ type Target struct {
 	Name    string
 	URL     string
 	Batch   int
+	Rate    rate.Rate // of 0 a second: no limit
 	headers map[string]string
 	State   string
 	Secrets [][]byte // those that can be opened, the newest first; without one nothing can be sent
@@ -49,6 +51,7 @@ type EndpointParams struct {
 	URL     string            `json:"url"`
 	Batch   *int16            `json:"batch,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
+	Rate    *policy.Rate      `json:"rate,omitempty" null:"yes"`
 	Events  []string          `json:"events,omitempty"`
 	State   string            `json:"state,omitempty"`
 
@@ -61,6 +64,7 @@ type Endpoint struct {
 	URL       string            `json:"url"`
 	Batch     int16             `json:"batch"`
 	Headers   map[string]string `json:"headers"`
+	Rate      *policy.Rate      `json:"rate,omitempty"` // nil: no limit
 	Events    []string          `json:"events"`
 	State     string            `json:"state"`
 	Secret    string            `json:"secret,omitempty"`
@@ -75,15 +79,17 @@ const (
 	enabledEndpoint  = "enabled"
 	HeldEndpoint     = "held"
 	DisabledEndpoint = "disabled"
-	endpointColumns  = `name, url, batch, headers, events, state, created_at, updated_at`
+	endpointColumns  = `name, url, batch, headers, events, rate, ramp_s, state, created_at, updated_at`
 )
 
 // scanEndpoint reads a row of endpointColumns, without the values of headers.
 func scanEndpoint(row pgx.CollectableRow) (e Endpoint, err error) {
 	var headers []byte
-	if err := row.Scan(&e.Name, &e.URL, &e.Batch, &headers, &e.Events, &e.State, &e.CreatedAt, &e.UpdatedAt); err != nil {
+	var perSecond, ramp *int32
+	if err := row.Scan(&e.Name, &e.URL, &e.Batch, &headers, &e.Events, &perSecond, &ramp, &e.State, &e.CreatedAt, &e.UpdatedAt); err != nil {
 		return e, err
 	}
+	e.Rate = policy.RateOf(perSecond, ramp)
 	e.CreatedAt, e.UpdatedAt = e.CreatedAt.UTC(), e.UpdatedAt.UTC()
 	if err := json.Unmarshal(headers, &e.Headers); err != nil {
 		return e, err
@@ -107,7 +113,7 @@ func (p *Pusher) check(name string, asked EndpointParams) (EndpointParams, error
 	if asked.Headers == nil {
 		asked.Headers = map[string]string{}
 	}
-	errs = append(errs, checkHeaders(asked.Headers))
+	errs = append(errs, checkHeaders(asked.Headers), asked.Rate.Check("/rate"))
 	if asked.Events == nil {
 		asked.Events = []string{}
 	}
@@ -175,7 +181,7 @@ func (p *Pusher) PatchEndpoint(ctx context.Context, tenant tenants.ID, name stri
 		if err != nil {
 			return err
 		}
-		now := EndpointParams{URL: before.URL, Batch: &before.Batch, Headers: before.Headers, Events: before.Events, State: before.State}
+		now := EndpointParams{URL: before.URL, Batch: &before.Batch, Headers: before.Headers, Rate: before.Rate, Events: before.Events, State: before.State}
 		asked, err := web.Merged[EndpointParams, EndpointParams](now, patch)
 		if err != nil {
 			return err
@@ -255,13 +261,14 @@ type storedValues struct {
 
 // write stores the endpoint and returns it. Without a state in p, an existing endpoint keeps its state.
 func (p EndpointParams) write(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, sealed storedValues) (Endpoint, error) {
+	perSecond, ramp := p.Rate.Stored()
 	rows, _ := tx.Query(ctx, `
-		INSERT INTO endpoint (tenant_id, name, url, batch, headers, events, state, secrets)
-		VALUES ($1, $2, $3, $4, $5, $6, COALESCE(NULLIF($7, ''), '`+enabledEndpoint+`'), $8)
+		INSERT INTO endpoint (tenant_id, name, url, batch, headers, events, state, secrets, rate, ramp_s)
+		VALUES ($1, $2, $3, $4, $5, $6, COALESCE(NULLIF($7, ''), '`+enabledEndpoint+`'), $8, $9, $10)
 		ON CONFLICT (tenant_id, name) DO UPDATE
-		SET url = excluded.url, batch = excluded.batch, headers = excluded.headers, events = excluded.events,
+		SET url = excluded.url, batch = excluded.batch, headers = excluded.headers, events = excluded.events, rate = excluded.rate, ramp_s = excluded.ramp_s,
 			state = COALESCE(NULLIF($7, ''), endpoint.state), secrets = excluded.secrets, updated_at = `+postgres.Now+`
-		RETURNING `+endpointColumns, tenant, name, p.URL, *p.Batch, sealed.headers, p.Events, p.State, sealed.secrets) // CollectExactlyOneRow reports the error
+		RETURNING `+endpointColumns, tenant, name, p.URL, *p.Batch, sealed.headers, p.Events, p.State, sealed.secrets, perSecond, ramp) // CollectExactlyOneRow reports the error
 	return pgx.CollectExactlyOneRow(rows, scanEndpoint)
 }
 

@@ -124,7 +124,7 @@ func (p *Pusher) Doubts() *cluster.Doubts { return &p.sender.doubts }
 
 // Post makes one signed request, and returns the response.
 func (p *Pusher) Post(ctx context.Context, e *Target, id string, body []byte, at time.Time) (Response, error) {
-	return p.sender.pusher.post(ctx, e, id, body, at)
+	return p.sender.pusher.post(ctx, e, envelope{id: id, body: body}, at)
 }
 
 // Limits are the limits of a process. A limit of 0 leaves the default.

@@ -14,10 +14,11 @@ type queue struct {
 	refilling bool            // the overflow is being read
 	parked    bool
 	slots     int // in use
+	paced     paced
 }
 
 func (q *queue) idle() bool {
-	return q.slots == 0 && len(q.waiting) == 0 && len(q.overflow) == 0 && !q.refilling
+	return q.slots == 0 && !q.paced.asking && len(q.waiting) == 0 && len(q.overflow) == 0 && !q.refilling
 }
 
 const (
@@ -68,7 +69,7 @@ func (s *sender) queue(name EndpointName) *queue {
 func (s *sender) enqueue(deliveries []*Delivery, most part) {
 	for _, one := range deliveries {
 		q := s.queue(EndpointName{one.Tenant, one.Endpoint.Name})
-		q.waiting = append(q.waiting, one)
+		q.add(one)
 		q.bytes, s.bytes = q.bytes+one.bytes(), s.bytes+one.bytes()
 		if q.slots < most.endpoint {
 			s.spawn(q)
@@ -86,5 +87,5 @@ func (s *sender) left(q *queue, deliveries []*Delivery) {
 // empty drops the waiting deliveries of a queue.
 func (s *sender) empty(q *queue) {
 	s.left(q, q.waiting)
-	q.waiting = nil
+	q.waiting, q.paced.manual = nil, 0
 }

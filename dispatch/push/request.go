@@ -20,6 +20,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/message"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/internal/trace"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
@@ -85,8 +86,27 @@ func (p *pusher) push(ctx context.Context, batch []*Delivery) {
 	for i := range outcomes {
 		outcomes[i].Started = &started
 	}
+	p.recordSpans(outcomes, started)
 	p.health.note(EndpointName{e.Tenant, e.Name}, answered(outcomes[0], started), err == nil && outcomes[0].Outcome == finish.Succeeded)
 	p.d.results.add(outcomes)
+}
+
+// recordSpans makes a span of each attempt, under its tick.
+func (p *pusher) recordSpans(outcomes []outcome, began time.Time) {
+	if !p.d.finish.Traces.On() {
+		return
+	}
+	for i := range outcomes {
+		o := &outcomes[i]
+		f := trace.Facts{
+			Tenant: int32(o.Tenant), Workflow: o.Workflow, Endpoint: o.Endpoint.Name, Tick: o.TickKey, Attempt: o.Attempt, Ticks: len(outcomes),
+			Outcome: o.Outcome, Bad: o.Outcome != finish.Succeeded,
+		}
+		if o.Status != nil {
+			f.Status = int(*o.Status)
+		}
+		p.d.finish.Traces.Record("push", trace.Read(o.Tick.Trace), trace.Context{}, began, f)
+	}
 }
 
 // answered returns what is shown of a request that has ended.
@@ -144,14 +164,14 @@ func everyOne(batch []*Delivery, fill func(*outcome)) []outcome {
 
 func (p *pusher) request(ctx context.Context, batch []*Delivery, timings []*calendar.Timing, now time.Time) ([]outcome, error) {
 	e := batch[0].Endpoint
-	body, id := p.body(batch, timings)
+	sent := p.envelope(batch, timings)
 	timeout := LongestAnswer
 	for _, one := range batch {
 		timeout = min(timeout, one.Timeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	r, err := p.post(ctx, e, id, body, now)
+	r, err := p.post(ctx, e, sent, now)
 	if err != nil {
 		return nil, err
 	}
@@ -174,17 +194,24 @@ func (r Response) Gone() bool { return r.status == http.StatusGone }
 // Good reports whether the status is one of success: 2xx.
 func (r Response) Good() bool { return r.status/100 == 2 }
 
+// envelope is the content of a request: its id, its body, and the trace that it continues, if it is of ticks.
+type envelope struct {
+	id    string
+	body  []byte
+	trace trace.Context
+}
+
 // post makes one signed request, and returns the response.
-func (p *pusher) post(ctx context.Context, e *Target, id string, body []byte, at time.Time) (r Response, err error) {
-	signature, err := sign(e.Secrets, id, at, body)
+func (p *pusher) post(ctx context.Context, e *Target, m envelope, at time.Time) (r Response, err error) {
+	signature, err := sign(e.Secrets, m.id, at, m.body)
 	if sabotage.UnsignedBody.On() {
-		signature, err = sign(e.Secrets, id, at, nil)
+		signature, err = sign(e.Secrets, m.id, at, nil)
 	}
 	if err != nil {
 		return r, &ownError{err}
 	}
 	ctx, exchange := watched(ctx)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(m.body))
 	if err != nil {
 		return r, errors.New("the URL of the endpoint cannot be used")
 	}
@@ -193,9 +220,12 @@ func (p *pusher) post(ctx context.Context, e *Target, id string, body []byte, at
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "carillon")
-	req.Header.Set("Webhook-Id", id)
+	req.Header.Set("Webhook-Id", m.id)
 	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
 	req.Header.Set("Webhook-Signature", signature)
+	if m.trace.Valid() {
+		req.Header.Set("Traceparent", m.trace.String())
+	}
 	resp, err := p.client.do(req, exchange)
 	if err != nil {
 		return r, requestError(err)
@@ -232,30 +262,34 @@ func sign(secrets [][]byte, id string, at time.Time, body []byte) (string, error
 	return strings.Join(signatures, " "), nil
 }
 
-// body returns a request's body and its id: the tick and its id, or a batch of ticks and an id of the batch.
-func (p *pusher) body(batch []*Delivery, timings []*calendar.Timing) (body []byte, id string) {
+// envelope returns the content of a request: the tick and its id, or a batch of ticks and an id of the batch. A batch continues the trace of
+// its first tick.
+func (p *pusher) envelope(batch []*Delivery, timings []*calendar.Timing) (sent envelope) {
 	single := batch[0].Endpoint.Batch == 1
 	if !single {
-		body, id = append(body, `{"ticks":[`...), "batch_"+crand.Text()
+		sent.body, sent.id = append(sent.body, `{"ticks":[`...), "batch_"+crand.Text()
 	}
 	for i, one := range batch {
 		if i > 0 {
-			body = append(body, ',')
+			sent.body = append(sent.body, ',')
 		}
 		k := one.Tick.RowKey()
 		m := p.d.messages.Complete(message.Message{
 			Tick: &one.Tick, Workflow: one.Workflow, WorkflowVersion: one.Version, Expired: one.Expired, MaxAttempts: one.MaxAttempts,
-			Token: p.d.messages.Seal(one.Tenant, k, message.Token{Attempt: one.Tick.Attempt}), Content: one.Content,
+			Timeout: one.Timeout, Token: p.d.messages.Seal(one.Tenant, k, message.Token{Attempt: one.Tick.Attempt}), Content: one.Content,
 		}, timings[i])
-		body, one.id = m.AppendJSON(body), m.ID
+		sent.body, one.id = m.AppendJSON(sent.body), m.ID
 		if single {
-			id = one.id
+			sent.id = one.id
+		}
+		if i == 0 {
+			sent.trace = m.Context()
 		}
 	}
 	if !single {
-		body = append(body, `]}`...)
+		sent.body = append(sent.body, `]}`...)
 	}
-	return body, id
+	return sent
 }
 
 // slotQuery limits how long a request waits for the database, because nothing else is sent in its place.

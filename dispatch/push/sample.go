@@ -42,6 +42,7 @@ type sampled struct {
 	Labels      *string
 	Payload     *string
 	MaxAttempts *int16
+	Timeout     *int32
 	Defaults    []byte
 	Registered  *string
 	Endpoint    *string
@@ -68,12 +69,12 @@ func (p *Pusher) Sample(ctx context.Context, of policy.Name, at time.Time) (Samp
 	if err := s.place(t, timings[0], at); err != nil {
 		return Sample{}, err
 	}
-	terms, err := policy.Resolve(policy.Stored{MaxAttempts: s.MaxAttempts}, s.Defaults)
+	terms, err := policy.Resolve(policy.Stored{MaxAttempts: s.MaxAttempts, Timeout: s.Timeout}, s.Defaults)
 	if err != nil {
 		return Sample{}, err
 	}
 	m := message.Message{
-		Tick: t, Workflow: of.Workflow, MaxAttempts: int16(terms.MaxAttempts), Token: hidden,
+		Tick: t, Workflow: of.Workflow, MaxAttempts: int16(terms.MaxAttempts), Timeout: terms.Timeout, Token: hidden,
 		Content: record.Content{Key: of.Key, Subject: s.Subject, Labels: s.Labels, Payload: s.Payload},
 	}
 	if s.Registered != nil {
@@ -92,7 +93,7 @@ func (p *Pusher) Sample(ctx context.Context, of policy.Name, at time.Time) (Samp
 
 func (p *Pusher) readSampled(ctx context.Context, of policy.Name) (*sampled, error) {
 	rows, _ := p.api.Query(ctx, `
-		SELECT s.id, s.shard, s.version, s.cohort_id, `+record.UntilAt(postgres.Now)+` AS until_at, s.subject, s.labels::text AS labels, s.payload, s.max_attempts,
+		SELECT s.id, s.shard, s.version, s.cohort_id, `+record.UntilAt(postgres.Now)+` AS until_at, s.subject, s.labels::text AS labels, s.payload, s.max_attempts, s.timeout_s AS timeout,
 			w.defaults, w.version AS registered, w.endpoint, st.last_at, st.occurrence::bigint AS occurrence, st.skips, `+postgres.Now+` AS now
 		FROM schedule s
 		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
@@ -150,5 +151,6 @@ func sampleFor(e *Target, m *message.Message) Sample {
 	}
 	headers["Content-Type"], headers["User-Agent"] = "application/json", "carillon"
 	headers["Webhook-Id"], headers["Webhook-Timestamp"], headers["Webhook-Signature"] = id, strconv.FormatInt(m.FiredAt.Unix(), 10), "v1,"+hidden
+	headers["Traceparent"] = m.Context().String()
 	return Sample{Body: body, Headers: headers}
 }

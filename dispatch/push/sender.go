@@ -175,7 +175,12 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*Delivery, aside 
 	case s.running[tenant] >= most.tenant, sent && len(s.parked[tenant]) > 0 && s.running[tenant]+1 >= most.tenant:
 		s.park(q)
 	default:
-		n := min(len(q.waiting), q.waiting[0].Endpoint.Batch)
+		n := q.allowed(min(len(q.waiting), q.waiting[0].Endpoint.Batch))
+		if n == 0 {
+			s.startAsking(q)
+			break
+		}
+		q.spend(n)
 		batch = q.waiting[:n:n]
 		q.waiting = q.waiting[n:]
 		s.left(q, batch)

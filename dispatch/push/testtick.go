@@ -41,9 +41,9 @@ func (p *Pusher) TryEndpoint(ctx context.Context, tenant tenants.ID, name string
 	defer cancel()
 	started := time.Now()
 	one := &Delivery{Tenant: tenant, id: trialPrefix + rand.Text(), Timeout: LongestAnswer, Endpoint: e}
-	body, id := trialBody(one.id, e.Batch, started.UTC())
-	trial := Trial{WebhookID: id}
-	r, err := p.sender.pusher.post(ctx, e, id, body, started)
+	sent := trialBody(one.id, e.Batch, started.UTC())
+	trial := Trial{WebhookID: sent.id}
+	r, err := p.sender.pusher.post(ctx, e, sent, started)
 	if own, ours := errors.AsType[*ownError](err); ours && !errors.Is(err, errNoSecret) {
 		return Trial{}, notSent(own.error)
 	}
@@ -98,9 +98,9 @@ func (p *Pusher) Pushable(ctx context.Context, tenant tenants.ID, name string) (
 	return p.WithOpened(e, headers, secrets), nil
 }
 
-// trialBody returns a body like any other, with a tick of a schedule that does not exist, and its id. An endpoint that takes batches
+// trialBody returns the content of a request like any other, with a tick of a schedule that does not exist. An endpoint that takes batches
 // gets a batch.
-func trialBody(tickID string, batch int, now time.Time) (body []byte, id string) {
+func trialBody(tickID string, batch int, now time.Time) envelope {
 	at := now.Truncate(time.Second)
 	when := message.AppendTime([]byte(`"timestamp":`), at)
 	when = append(when, `,"local_time":`...)
@@ -108,12 +108,12 @@ func trialBody(tickID string, batch int, now time.Time) (body []byte, id string)
 	when = append(when, `,"timezone":"UTC","upcoming":[]`...)
 	m := message.Message{
 		Tick: &record.Tick{NominalAt: at, FiredAt: now, Version: 1, Attempt: 1, Cause: record.Manual, DST: calendar.DSTNone},
-		ID:   tickID, Schedule: "test", Workflow: "test", Content: record.Content{Key: "test"}, MaxAttempts: 1, Token: "test", When: when,
+		ID:   tickID, Schedule: "test", Workflow: "test", Content: record.Content{Key: "test"}, MaxAttempts: 1, Timeout: LongestAnswer, Token: "test", When: when,
 	}
 	if batch == 1 {
-		return m.AppendJSON(nil), tickID
+		return envelope{tickID, m.AppendJSON(nil), m.Context()}
 	}
-	return append(m.AppendJSON([]byte(`{"ticks":[`)), `]}`...), "batch_" + rand.Text()
+	return envelope{"batch_" + rand.Text(), append(m.AppendJSON([]byte(`{"ticks":[`)), `]}`...), m.Context()}
 }
 
 // of returns where to query: the API's pool, which shows one tenant's rows, if ctx carries a tenant; else the engine's.

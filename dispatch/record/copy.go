@@ -16,9 +16,9 @@ import (
 func RecordTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *Tick) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO tick (`+tickColumnsCopied+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
 		tenant, t.ScheduleID, t.NominalAt, t.Seq, t.Version, t.MissedCount, t.Occurrence, t.CohortID, t.ChunkID,
-		t.LastAt, t.UntilAt, t.FiredAt, t.EndedAt, t.Shard, t.Attempt, int16(t.State), int16(t.Reason), int16(t.Cause), int16(t.DST), t.Payload)
+		t.LastAt, t.UntilAt, t.FiredAt, t.EndedAt, t.Shard, t.Attempt, int16(t.State), int16(t.Reason), int16(t.Cause), int16(t.DST), t.Payload, t.Trace)
 	if err != nil {
 		return fmt.Errorf("record tick: %w", err)
 	}
@@ -31,8 +31,8 @@ type Copy struct{ b []byte }
 
 const (
 	tickColumnsCopied = `tenant_id, schedule_id, nominal_at, seq, version, missed_count, occurrence, cohort_id, chunk_id,
-		last_at, until_at, fired_at, ended_at, shard, attempt, state, reason, cause, dst, payload`
-	columnsCopied = 20
+		last_at, until_at, fired_at, ended_at, shard, attempt, state, reason, cause, dst, payload, trace`
+	columnsCopied = 21
 	bytesPerTick  = 220
 	copySignature = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // no flags, no extension
 )
@@ -66,9 +66,14 @@ func (c *Copy) Add(tenant tenants.ID, t *Tick) {
 	c.int2(int16(t.DST))
 	if t.Payload == nil {
 		c.null()
+	} else {
+		c.b = append(binary.BigEndian.AppendUint32(c.b, uint32(len(*t.Payload))), *t.Payload...)
+	}
+	if t.Trace == nil {
+		c.null()
 		return
 	}
-	c.b = append(binary.BigEndian.AppendUint32(c.b, uint32(len(*t.Payload))), *t.Payload...)
+	c.b = append(binary.BigEndian.AppendUint32(c.b, uint32(len(t.Trace))), t.Trace...)
 }
 
 func (c *Copy) null() { c.b = append(c.b, 0xff, 0xff, 0xff, 0xff) } // a length of -1

@@ -95,7 +95,7 @@ func QueueSendables(b *pgx.Batch, tenant tenants.ID, tries []Try, found *[]*Send
 			t := &s.Tick
 			if err := rows.Scan(&t.ScheduleID, &t.NominalAt, &t.Seq, &t.Version, &t.MissedCount, &t.Occurrence, &t.CohortID, &t.ChunkID,
 				&t.LastAt, &t.UntilAt, &t.FiredAt, &t.EndedAt, &t.Shard, &t.Attempt, &t.State, &t.Reason, &t.Cause, &t.DST, &t.StartedAt,
-				&t.Payload, &t.Result, &t.Error, &t.ReplayedFrom,
+				&t.Payload, &t.Result, &t.Error, &t.ReplayedFrom, &t.Trace,
 				&s.Workflow, &s.Content.Key, &s.Content.Subject, &s.Content.Labels, &s.Content.Payload, &s.Stated.Queue, &s.Stated.Priority, &s.Stated.Timeout, &s.Stated.MaxAttempts, &s.Stated.MaxLateness, &s.Stated.OnExpired); err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/trace"
 )
 
 // State is the state of a tick. States from Succeeded on are final.
@@ -94,6 +95,7 @@ type Tick struct {
 	Payload     *string
 	Result      *string
 	Error       *string
+	Trace       []byte // its trace.Context, stored; nil: it follows from its id
 
 	ReplayedFrom *int16
 
@@ -105,6 +107,9 @@ func (t *Tick) Stopped() bool { return t.State == Running && t.Reason != NoReaso
 
 // Later reports whether the tick is a manual one that waits for its time.
 func (t *Tick) Later() bool { return t.State == Scheduled && t.Cause == Manual && t.Attempt == 0 }
+
+// Unfired reports whether the tick is a manual one for later that has not fired: it waits, or was cancelled before its time.
+func (t *Tick) Unfired() bool { return t.Cause == Manual && t.Attempt == 0 }
 
 // ReplayAs changes a failed tick into one that is delivered again.
 func (t *Tick) ReplayAs(f state.Decision) {
@@ -123,6 +128,15 @@ func (t *Tick) Budget(most int16) int16 {
 	return most + *t.ReplayedFrom
 }
 
+// TraceOf returns the trace that the tick continues, the same on every attempt. A tick without a stored one has one that follows from its
+// id, and is not sampled: no span of it is exported.
+func (t *Tick) TraceOf(id string) trace.Context {
+	if c := trace.Read(t.Trace); c.Valid() {
+		return c
+	}
+	return trace.Of(id)
+}
+
 // RowKey returns the key of the row, without its tenant.
 func (t *Tick) RowKey() ident.TickKey {
 	return ident.TickKey{Schedule: t.ScheduleID, At: t.NominalAt.UTC(), Seq: t.Seq}
@@ -131,7 +145,7 @@ func (t *Tick) RowKey() ident.TickKey {
 // Columns are the columns of tick that a Tick is scanned from by name.
 const Columns = `
 	t.schedule_id, t.nominal_at, t.seq, t.version, t.missed_count, t.occurrence, t.cohort_id, t.chunk_id, t.last_at, t.until_at,
-	t.fired_at, t.ended_at, t.shard, t.attempt, t.state, t.reason, t.cause, t.dst, t.started_at, t.payload, t.result, t.error, t.replayed_from`
+	t.fired_at, t.ended_at, t.shard, t.attempt, t.state, t.reason, t.cause, t.dst, t.started_at, t.payload, t.result, t.error, t.replayed_from, t.trace`
 
 // Held returns how many bytes the long texts of a tick have.
 func (t *Tick) Held() int {
@@ -146,7 +160,7 @@ func (t *Tick) Held() int {
 
 // DeadColumns are the columns of a dead letter without its tenant.
 const DeadColumns = `schedule_id, nominal_at, seq, workflow, key, subject, failed_at, fired_at, last_at, until_at, occurrence, cohort_id,
-	version, missed_count, shard, attempt, cause, dst, payload, error`
+	version, missed_count, shard, attempt, cause, dst, payload, error, trace`
 
 // Valid returns s as text that PostgreSQL stores: it replaces invalid UTF-8 and NUL.
 func Valid(s string) string {

@@ -187,7 +187,7 @@ func judge(workflow string, of explain.Day, now time.Time) Verdict {
 func isLate(one explain.Planned) bool {
 	switch one.Outcome {
 	case "fired", "running":
-		return one.Tick != nil && one.Tick.LatenessMS > late.Milliseconds()
+		return one.Tick != nil && one.Tick.Late() > late
 	}
 	return one.Outcome == "will_fire" && time.Since(one.Timestamp) > late
 }

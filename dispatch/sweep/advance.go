@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -59,6 +60,7 @@ type place struct {
 	phase, id                         *int64
 	missed                            *int32
 	drop                              *bool
+	paced                             bool
 }
 
 const leastSleep = 20 * time.Millisecond // of a walk, so that each wake finds more than one member
@@ -81,14 +83,17 @@ func (c *due) place(now time.Time) place {
 		if c.stopped && c.RunAt == nil {
 			p = place{next: c.NextAt}
 		}
+		p.paced = c.paced
 		if p.due, p.wait = nil, c.ThrottledAt; p.wait == nil {
 			p.wait = &now
 		}
 		return p
 	}
 	switch {
+	case c.out && c.RetimeAt == nil: // the tick may end before another leg, and finds the cohort only without a run
+		return place{}
 	case c.whole && c.leg != nil && !c.leg.Last:
-		return within(cohorts.Lowest, -1, now)
+		return within(runs.Lowest, -1, now)
 	case c.ahead != nil:
 		due := c.walk.Due(*c.ahead).Add(time.Millisecond)
 		if least := now.Add(leastSleep); due.Before(least) {
@@ -126,6 +131,7 @@ func (p *pass) advance() {
 	var next, dueAt, runAt, runFrom, empty, wait []*time.Time
 	var missed []*int32
 	var drop []*bool
+	var paced []bool
 	for _, c := range p.moved {
 		if !c.begun {
 			continue
@@ -138,12 +144,12 @@ func (p *pass) advance() {
 		}
 		ids, phases, afters = append(ids, &c.ID), append(phases, to.phase), append(afters, to.id)
 		next, dueAt, runAt, runFrom, empty = append(next, to.next), append(dueAt, to.due), append(runAt, to.run), append(runFrom, to.from), append(empty, to.empty)
-		missed, drop, wait = append(missed, to.missed), append(drop, to.drop), append(wait, to.wait)
+		missed, drop, wait, paced = append(missed, to.missed), append(drop, to.drop), append(wait, to.wait), append(paced, to.paced)
 	}
 	if len(idle) > 0 {
 		b.Queue(`
 			UPDATE cohort c
-			SET next_at = n.next_at, due_at = `+cohorts.NotPast("n.due_at")+`, throttled_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL,
+			SET next_at = n.next_at, due_at = `+cohorts.NotPast("n.due_at")+`, throttled_at = NULL, paced = false, run_at = NULL, run_from = NULL, run_missed = NULL,
 				at_phase = NULL, at_id = NULL, empty_at = NULL, run_drop = NULL
 			FROM unnest($2::tid[], $3::bigint[], $4::timestamptz[], $5::timestamptz[]) AS n (row, id, next_at, due_at)
 			WHERE c.ctid = n.row AND c.shard = $1 AND c.id = n.id`, p.shard, idle, idleIDs, idleNext, idleDue).Exec(func(done pgconn.CommandTag) error {
@@ -159,11 +165,11 @@ func (p *pass) advance() {
 	b.Queue(`
 		UPDATE cohort c
 		SET next_at = n.next_at, due_at = CASE WHEN n.throttled_at IS NULL THEN `+cohorts.NotPast("n.due_at")+` ELSE 'infinity' END, throttled_at = n.throttled_at, run_at = n.run_at, run_from = n.run_from, run_missed = n.run_missed,
-			at_phase = n.at_phase, at_id = n.at_id, empty_at = n.empty_at, run_drop = n.run_drop,
+			at_phase = n.at_phase, at_id = n.at_id, empty_at = n.empty_at, run_drop = n.run_drop, paced = n.paced,
 			retime_at = CASE WHEN n.empty_at IS NULL THEN c.retime_at END
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],
-			$7::int[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::boolean[], $12::timestamptz[])
-			AS n (id, next_at, due_at, run_at, run_from, run_missed, at_phase, at_id, empty_at, run_drop, throttled_at)
+			$7::int[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::boolean[], $12::timestamptz[], $13::boolean[])
+			AS n (id, next_at, due_at, run_at, run_from, run_missed, at_phase, at_id, empty_at, run_drop, throttled_at, paced)
 		WHERE c.shard = $1 AND c.id = n.id`,
-		p.shard, ids, next, dueAt, runAt, runFrom, missed, phases, afters, empty, drop, wait)
+		p.shard, ids, next, dueAt, runAt, runFrom, missed, phases, afters, empty, drop, wait, paced)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/runs"
 )
 
 // ready begins or resumes the runs of cohorts. It retimes the cohorts that have served all times of an earlier timing, and leaves them out.
@@ -40,7 +41,7 @@ func (p *pass) begin(ctx context.Context, all []*due) ([]*due, error) {
 		case c.timing == nil:
 			p.aside.leave(c, p.now, bad[c.ID])
 			continue
-		case !cohorts.KnowsMissed(string(c.Missed)):
+		case !runs.KnowsMissed(string(c.Missed)):
 			p.aside.leave(c, p.now, fmt.Errorf("missed: %w", calendar.ErrNewerForm))
 			continue
 		case c.served():
@@ -63,18 +64,18 @@ var errNoNext = errors.New("it is due, but has no next time")
 // beginRun begins the cohort's run, or resumes it.
 func (c *due) beginRun(now time.Time) {
 	if c.RunAt != nil {
-		c.run = cohorts.Resume(c.timing, c.RunAt.UTC(), c.RunFrom.UTC(), int(*c.RunLost), *c.RunDrop, now)
+		c.run = runs.Resume(c.timing, c.RunAt.UTC(), c.RunFrom.UTC(), int(*c.RunLost), *c.RunDrop, now)
 	} else {
 		until := now
 		if c.RetimeAt != nil {
 			until = *c.RetimeAt
 		}
-		c.run = cohorts.BeginRunUntil(c.timing, c.NextAt.UTC(), until, now, string(c.Missed))
+		c.run = runs.BeginUntil(c.timing, c.NextAt.UTC(), until, now, string(c.Missed))
 	}
 	if sabotage.NextFromNow.On() {
 		c.skipToNow(now)
 	}
-	if walk, jitters := cohorts.WalkOf(c.timing, c.run, string(c.Workflow)); jitters {
+	if walk, jitters := runs.WalkOf(c.timing, c.run, string(c.Workflow)); jitters {
 		c.walk, c.leg = walk, new(walk.Leg(c.AtPhase, c.AtID, now))
 	}
 }

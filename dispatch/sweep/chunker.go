@@ -4,7 +4,9 @@ import (
 	"context"
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/rate"
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -14,17 +16,20 @@ import (
 type Chunker struct {
 	quotas   record.Quotas
 	limiter  *limiter
+	debts    rate.Debts // of workflows
 	pressure pressure
 	insert   func(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error
+	traces   *trace.Tracer
 }
 
-// NewChunker returns a Chunker. insert inserts the jobs that open runs of chunks.
-func NewChunker(pool *pgxpool.Pool, quotas record.Quotas, insert func(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error) *Chunker {
-	return &Chunker{quotas: quotas, limiter: newLimiter(pool), insert: insert}
+// NewChunker returns a Chunker. insert inserts the jobs that open runs of chunks. traces may be nil.
+func NewChunker(pool *pgxpool.Pool, quotas record.Quotas, insert func(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error, traces *trace.Tracer) *Chunker {
+	return &Chunker{quotas: quotas, limiter: newLimiter(pool), insert: insert, traces: traces}
 }
 
 // insertChunks writes chunks with the jobs that open them.
 func (c *Chunker) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunk.Batch) (runs []chunk.Run, err error) {
+	cs.Traces = c.traces
 	made, err := cs.Insert(ctx, tx)
 	if err != nil || len(made) == 0 {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -40,18 +41,20 @@ type due struct {
 
 	next   time.Time // what NextAt points to
 	timing *calendar.Timing
-	run    cohorts.Run
+	run    runs.Run
 	begun  bool // this transaction has reached the cohort
 	whole  bool // it has read all members up to the end of the leg or run
 	empty  bool // the cohort has no members
 	cut    bool // the cohort has more members than a pass reads of one cohort
+	out    bool // with fixed_delay: the tick of its only member is handed out, and the end of that tick sets the next time
 
 	fromPhase, fromID int64 // where reading began
 	waits, stopped    bool  // it joins or stays in the queue; its tenant is stopped, so it begins no run
+	paced             bool  // with waits: it waits for the rate of its workflow
 
-	walk  cohorts.Walk // with jitter
-	leg   *cohorts.Leg // the part of the walk in this transaction; nil: there is no jitter
-	ahead *int64       // the phase of the walk's next member
+	walk  runs.Walk // with jitter
+	leg   *runs.Leg // the part of the walk in this transaction; nil: there is no jitter
+	ahead *int64    // the phase of the walk's next member
 
 	members int          // how many members were read with the cohort: unread, noMember, oneMember or moreMembers
 	first   chunk.Member // valid with oneMember
@@ -76,6 +79,7 @@ type found struct {
 	tries   map[tenants.ID][]record.Try
 	turns   []tenants.ID
 	held    bool // some workflow is held
+	rated   bool // some workflow has a rate
 }
 
 // skewClock makes the statement read a clock that runs ahead, when the fault lab asks for it.
@@ -142,13 +146,13 @@ func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries, from.Delayed.From)
 }
 
-// collect reads the clock, whether any workflow is held, and then what is due.
+// collect reads the clock, whether any workflow is held or has a rate, and then what is due.
 func (f *found) collect(results pgx.BatchResults) (err error) {
 	if err = results.QueryRow().Scan(&f.now); err != nil {
 		return fmt.Errorf("read clock: %w", err)
 	}
 	f.now = f.now.UTC()
-	if err = results.QueryRow().Scan(&f.held); err != nil {
+	if err = results.QueryRow().Scan(&f.held, &f.rated); err != nil {
 		return fmt.Errorf("look for held workflows: %w", err)
 	}
 	rows, _ := results.Query() // ForEachRow reports the error

@@ -35,6 +35,7 @@ type fairness struct {
 	pressure *pressure
 	queues   queues
 	others   looks // for cohorts behind those of a large tenant
+	pacer    pacer
 }
 
 // pressed reports whether so many chunks of a tenant are unopened that no more are swept.
@@ -46,6 +47,7 @@ type turns struct {
 	joined  map[tenants.ID]bool      // tenants of which cohorts joined the queue
 	stopped []tenants.ID             // tenants that are halted or suspended
 	over    []tenants.ID             // tenants whose queue is empty
+	paced   map[workflowName]bool    // workflows of which cohorts wait for their rate now
 }
 
 // fresh sweeps cohorts whose time has come, up to room ticks. Cohorts of tenants that are queued join the queue.
@@ -56,6 +58,9 @@ func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
 		return err
 	}
 	if cohorts, err = p.setAside(ctx, append(others, cohorts...)); err != nil {
+		return err
+	}
+	if cohorts, err = p.pace(ctx, cohorts); err != nil {
 		return err
 	}
 	cohorts, err = p.ready(ctx, cohorts)
@@ -223,6 +228,9 @@ func (p *pass) serveOne(ctx context.Context, tenant tenants.ID, g grant, each in
 	}
 	queued := len(cohorts)
 	if cohorts, err = p.setAside(ctx, cohorts); err != nil {
+		return err
+	}
+	if cohorts, err = p.pace(ctx, cohorts); err != nil {
 		return err
 	}
 	n := len(cohorts)

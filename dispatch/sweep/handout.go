@@ -61,6 +61,7 @@ func (c *Chunker) handOutOf(ctx context.Context, tx pgx.Tx, batch []cohorts.Due,
 			batch = batch[1:]
 		}
 		c.limiter.charge(one.Tenant, len(members))
+		c.debts.Add(one.Tenant, workflow, len(members))
 		g := chunk.GroupOf(one.Cohort, one.Run)
 		g.Forced = one.Forced
 		cs.Add(one.Tenant, workflow, g, members)
@@ -72,6 +73,7 @@ func (c *Chunker) handOutOf(ctx context.Context, tx pgx.Tx, batch []cohorts.Due,
 	if err := c.paceChunks(ctx, tx, cs.Made, rates); err != nil {
 		return err
 	}
+	cs.EndSpans() // before the caller's commit, which this package does not see
 	for i := range runs {
 		if err := cluster.AnnounceOpen(ctx, tx, runs[i].Lane, runs[i].Text()); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -27,7 +28,7 @@ func dueOf(h *dispatchtest.Carillon, last time.Time, times int) (due []cohorts.D
 	}
 	for _, one := range found {
 		for n := range times {
-			one.Run = cohorts.Run{At: last.Add(time.Duration(n-times) * time.Second)}
+			one.Run = runs.Run{At: last.Add(time.Duration(n-times) * time.Second)}
 			due = append(due, one)
 		}
 	}

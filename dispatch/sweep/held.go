@@ -19,8 +19,8 @@ type workflowName struct {
 	name   string
 }
 
-// anyHeld finds out whether any workflow is held, by one entry of an index.
-const anyHeld = `SELECT EXISTS (SELECT FROM workflow WHERE held_at IS NOT NULL)`
+// anyHeld finds out whether any workflow is held, and whether any has a rate, by one entry of an index each.
+const anyHeld = `SELECT EXISTS (SELECT FROM workflow WHERE held_at IS NOT NULL), EXISTS (SELECT FROM workflow WHERE rate IS NOT NULL)`
 
 // setAside sets the cohorts of held workflows aside, and returns the others. No run of such a cohort begins or goes on. The release makes
 // the cohort due again: it waits for this sweep, because both take the lock of parking. A cohort whose tenant is being changed is looked at
@@ -64,8 +64,8 @@ func (p *pass) setAside(ctx context.Context, all []*due) ([]*due, error) {
 			others = append(others, c)
 		}
 	}
-	p.chunks.Along.Queue(`UPDATE cohort SET due_at = 'infinity', held = true, throttled_at = NULL WHERE shard = $1 AND id = ANY($2)`, p.shard, aside)
-	p.chunks.Along.Queue(`UPDATE cohort SET due_at = `+cohorts.NotPast("$3::timestamptz")+`, throttled_at = NULL WHERE shard = $1 AND id = ANY($2)`, p.shard, later, p.now.Add(heldLook))
+	p.chunks.Along.Queue(`UPDATE cohort SET due_at = 'infinity', held = true, throttled_at = NULL, paced = false WHERE shard = $1 AND id = ANY($2)`, p.shard, aside)
+	p.chunks.Along.Queue(`UPDATE cohort SET due_at = `+cohorts.NotPast("$3::timestamptz")+`, throttled_at = NULL, paced = false WHERE shard = $1 AND id = ANY($2)`, p.shard, later, p.now.Add(heldLook))
 	return others, nil
 }
 
@@ -73,6 +73,15 @@ const heldLook = time.Second // until a cohort is looked at again whose workflow
 
 // heldOf returns the held workflows among those of cohorts.
 func (p *pass) heldOf(ctx context.Context, all []*due) (map[workflowName]bool, error) {
+	held, err := p.workflowsWith(ctx, `held_at IS NOT NULL`, all)
+	if err != nil {
+		return nil, fmt.Errorf("read held workflows: %w", err)
+	}
+	return held, nil
+}
+
+// workflowsWith returns the workflows of cohorts for which a condition holds.
+func (p *pass) workflowsWith(ctx context.Context, condition string, all []*due) (map[workflowName]bool, error) {
 	seen := map[workflowName]bool{}
 	var owners []int32
 	var names []string
@@ -85,12 +94,10 @@ func (p *pass) heldOf(ctx context.Context, all []*due) (map[workflowName]bool, e
 	rows, _ := p.tx.Query(ctx, `
 		SELECT w.tenant_id, w.name
 		FROM unnest($1::int[], $2::text[]) AS n (tenant_id, name)
-		CROSS JOIN LATERAL (SELECT tenant_id, name FROM workflow WHERE tenant_id = n.tenant_id AND name = n.name AND held_at IS NOT NULL OFFSET 0) w`, owners, names) // ForEachRow reports the error
-	held := map[workflowName]bool{}
+		CROSS JOIN LATERAL (SELECT tenant_id, name FROM workflow WHERE tenant_id = n.tenant_id AND name = n.name AND `+condition+` OFFSET 0) w`, owners, names) // ForEachRow reports the error
+	found := map[workflowName]bool{}
 	var tenant tenants.ID
 	var name string
-	if _, err := pgx.ForEachRow(rows, []any{&tenant, &name}, func() error { held[workflowName{tenant, name}] = true; return nil }); err != nil {
-		return nil, fmt.Errorf("read held workflows: %w", err)
-	}
-	return held, nil
+	_, err := pgx.ForEachRow(rows, []any{&tenant, &name}, func() error { found[workflowName{tenant, name}] = true; return nil })
+	return found, err
 }

@@ -45,7 +45,7 @@ type delayedRun struct {
 
 func (s *Sweeper) newPass(tx pgx.Tx, shard int16, f *found) *pass {
 	return &pass{
-		tx: tx, shard: shard, now: f.now, from: f.from, timings: s.timings, fair: s.fair, aside: aside{log: s.log, rarely: s.rarely, held: f.held},
+		tx: tx, shard: shard, now: f.now, from: f.from, timings: s.timings, fair: s.fair, aside: aside{log: s.log, rarely: s.rarely, held: f.held, rated: f.rated},
 		chunks: chunk.NewBatch(shard), turns: turns{next: map[tenants.ID]time.Time{}, joined: map[tenants.ID]bool{}},
 	}
 }
@@ -74,7 +74,11 @@ func (s *Sweeper) SweepOnce(ctx context.Context, shard int16) (more bool, err er
 		return false, err
 	}
 	sabotage.Crash("sweep.committed")
+	p.chunks.EndSpans()
 	s.openSwept(runs)
+	if len(p.turns.paced) > 0 {
+		s.fair.pacer.stir()
+	}
 	s.idle.stir(len(p.chunks.Made))
 	if p.ticks > 0 {
 		s.metrics.swept.Add(float64(p.ticks))
@@ -106,7 +110,7 @@ func (p *pass) run(ctx context.Context, f *found) error {
 func (p *pass) send(c *due, members []chunk.Member) {
 	p.chunks.AddMembers(c.source(), members)
 	if _, delays := c.timing.FixedDelay(); delays {
-		p.delayed = append(p.delayed, delayedRun{c, members})
+		p.delayed, c.out = append(p.delayed, delayedRun{c, members}), len(members) > 0
 	}
 }
 
@@ -126,6 +130,7 @@ func (p *pass) end(ctx context.Context) error {
 	if err := p.endTurns(ctx); err != nil {
 		return err
 	}
+	p.queueRateTurns()
 	if sabotage.TwoTransactions.On() {
 		p.chunks.Along.Queue(`COMMIT AND CHAIN`)
 	}

@@ -24,6 +24,7 @@ type aside struct {
 	early  []int64 // are put off
 	until  []time.Time
 	held   bool // some workflow is held
+	rated  bool // some workflow has a rate
 }
 
 // leave adds a cohort that cannot be computed. It is put off if a newer program wrote it, and quarantined otherwise.
@@ -52,7 +53,7 @@ func (a *aside) write(ctx context.Context, tx pgx.Tx, shard int16) error {
 		b.Queue(`
 			UPDATE cohort
 			SET due_at = NULL, next_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL, run_drop = NULL, at_phase = NULL, at_id = NULL,
-				throttled_at = NULL, retime_at = NULL, empty_at = `+postgres.Now+`
+				throttled_at = NULL, paced = false, retime_at = NULL, empty_at = `+postgres.Now+`
 			WHERE shard = $1 AND id = ANY($2)`, shard, a.broken)
 		b.Queue(`
 			UPDATE schedule s
@@ -65,7 +66,7 @@ func (a *aside) write(ctx context.Context, tx pgx.Tx, shard int16) error {
 	if len(a.early) > 0 {
 		b.Queue(`
 			UPDATE cohort c
-			SET due_at = `+cohorts.NotPast("n.due_at")+`, throttled_at = NULL
+			SET due_at = `+cohorts.NotPast("n.due_at")+`, throttled_at = NULL, paced = false
 			FROM unnest($2::bigint[], $3::timestamptz[]) AS n (id, due_at)
 			WHERE c.shard = $1 AND c.id = n.id`, shard, a.early, a.until)
 	}

@@ -94,7 +94,7 @@ func (p *pass) readQueue(ctx context.Context, tenant tenants.ID, from time.Time,
 	rows, _ := p.tx.Query(ctx, `
 		SELECT `+DueColumns+`
 		FROM cohort c
-		WHERE c.shard = $1 AND c.tenant_id = $2 AND c.throttled_at IS NOT NULL AND c.throttled_at >= $4 AND c.due_at = 'infinity'
+		WHERE c.shard = $1 AND c.tenant_id = $2 AND c.throttled_at IS NOT NULL AND c.throttled_at >= $4 AND NOT c.paced AND c.due_at = 'infinity'
 		ORDER BY c.throttled_at, c.id
 		LIMIT $3`, p.shard, tenant, limit, from) // ForEachRow reports the error
 	cohorts, err := collectDue(rows)

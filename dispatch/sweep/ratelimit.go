@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -231,11 +232,11 @@ func (l *limiter) flush(ctx context.Context) error {
 	return err
 }
 
-// SettleDebts writes down the debts of tenants.
+// SettleDebts writes down the debts of tenants and of workflows.
 func (s *Sweeper) SettleDebts(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return s.fair.limiter.flush(ctx)
+	return errors.Join(s.fair.limiter.flush(ctx), s.chunker.debts.Settle(ctx, s.pool))
 }
 
 // reset forgets the tokens of a tenant: the next pass reads its row again.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/runs"
 )
 
 const mostLimited = 1000 // members with max_ticks whose end is found in one transaction
@@ -70,7 +71,7 @@ func (p *pass) sleepEmpty(ctx context.Context, all []*due) ([]*due, error) {
 	}
 	rows, _ := p.tx.Query(ctx, `
 		UPDATE cohort c
-		SET next_at = NULL, due_at = NULL, throttled_at = NULL, retime_at = NULL, empty_at = $3
+		SET next_at = NULL, due_at = NULL, throttled_at = NULL, paced = false, retime_at = NULL, empty_at = $3
 		WHERE c.shard = $1 AND c.id = ANY($2) AND NOT EXISTS (SELECT FROM member m WHERE m.cohort_id = c.id AND m.tenant_id = c.tenant_id)
 		RETURNING c.id`, p.shard, ids, p.now) // CollectRows reports the error
 	empty, err := pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -88,7 +89,7 @@ func (p *pass) retimeOne(ctx context.Context, c *due, t *calendar.Timing, revisi
 	}
 	_, err := p.tx.Exec(ctx, `
 		UPDATE cohort
-		SET next_at = $3, due_at = `+cohorts.NotPast("$6::timestamptz")+`, revision = $4, tzdata = $5, retime_at = NULL, throttled_at = NULL
+		SET next_at = $3, due_at = `+cohorts.NotPast("$6::timestamptz")+`, revision = $4, tzdata = $5, retime_at = NULL, throttled_at = NULL, paced = false
 		WHERE shard = $1 AND id = $2`, p.shard, c.ID, next, revision, t.Zones().Version(), dueAt)
 	if err != nil {
 		return fmt.Errorf("retime cohort %d: %w", c.ID, err)
@@ -124,10 +125,10 @@ func (p *pass) limit(ctx context.Context, c *due, t *calendar.Timing, n int) (in
 	}
 	ids, phases := make([]int64, len(found)), make([]int64, len(found))
 	lefts, froms, untils := make([]int32, len(found)), make([]time.Time, len(found)), make([]time.Time, len(found))
-	ends := map[cohorts.Limit]time.Time{}
+	ends := map[runs.Limit]time.Time{}
 	for i, m := range found {
 		ids[i], phases[i], untils[i] = m.ScheduleID, m.Phase, m.UntilAt
-		rest := cohorts.Limit{From: m.FromAt.UTC(), Left: int(m.TicksLeft)}
+		rest := runs.Limit{From: m.FromAt.UTC(), Left: int(m.TicksLeft)}
 		if !m.FromAt.After(*c.RetimeAt) {
 			rest.From = c.RetimeAt.UTC().Truncate(time.Second).Add(time.Second)
 			rest.Left = max(0, rest.Left-c.timing.Count(m.FromAt, c.RetimeAt.Add(time.Microsecond)))

@@ -55,7 +55,7 @@ func New(c Config) *Sweeper {
 	return &Sweeper{
 		pool: c.Pool, timings: c.Timings, chunker: c.Chunker, member: c.Member, notifier: c.Notifier, horizon: c.Horizon,
 		unopened: c.Unopened, idle: c.Idle, rarely: c.Rarely, offer: c.Offer, metrics: c.Metrics, log: c.Log,
-		fair: &fairness{limiter: c.Chunker.limiter, pressure: &c.Chunker.pressure, queues: queues{horizon: c.Horizon}},
+		fair: &fairness{limiter: c.Chunker.limiter, pressure: &c.Chunker.pressure, queues: queues{horizon: c.Horizon}, pacer: newPacer()},
 	}
 }
 
@@ -67,11 +67,24 @@ func (s *Sweeper) Watch(ctx context.Context) {
 	work.Wait()
 }
 
-// Run sweeps the shards of this process until ctx ends.
-func (s *Sweeper) Run(ctx context.Context) { s.sweep(ctx) }
+// Run sweeps the shards of this process, and hands out the ticks of workflows with a rate, until ctx ends.
+func (s *Sweeper) Run(ctx context.Context) {
+	var work sync.WaitGroup
+	work.Go(func() { s.keepRates(ctx) })
+	s.sweep(ctx)
+	work.Wait()
+}
 
-// Charge charges a tenant for ticks that were handed out without tokens.
-func (s *Sweeper) Charge(tenant tenants.ID, n int) { s.fair.limiter.charge(tenant, n) }
+// Charge charges a tenant and a workflow for ticks that were handed out without tokens.
+func (s *Sweeper) Charge(tenant tenants.ID, workflow string, n int) {
+	s.fair.limiter.charge(tenant, n)
+	s.ChargeWorkflow(tenant, workflow, n)
+}
+
+// ChargeWorkflow charges only the workflow, if it has a rate.
+func (s *Sweeper) ChargeWorkflow(tenant tenants.ID, workflow string, n int) {
+	s.chunker.debts.Add(tenant, workflow, n)
+}
 
 // Reset forgets the tokens of a tenant, as its quota has changed.
 func (s *Sweeper) Reset(tenant tenants.ID) { s.fair.limiter.reset(tenant) }

@@ -3,6 +3,7 @@ package upkeep
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/once"
@@ -63,6 +65,25 @@ func (c *clearing) clearHealth(ctx context.Context) (int64, error) {
 			WHERE at < (SELECT `+postgres.Now+`) - $1::interval
 			ORDER BY at
 			LIMIT $2))`, push.HealthKept, record.MostCleared)
+}
+
+// clearSeries deletes the minutes and hours of the series that are no longer kept.
+func (c *clearing) clearSeries(ctx context.Context) (n int64, err error) {
+	for step, kept := range map[int]time.Duration{1: history.MinutesKept, 60: history.HoursKept} {
+		done, err := c.clear(ctx, `
+			DELETE FROM use_series
+			WHERE ctid = ANY (ARRAY (
+				SELECT ctid
+				FROM use_series
+				WHERE step = $1 AND at < (SELECT `+postgres.Now+`) - $2::interval
+				ORDER BY at
+				LIMIT $3))`, step, kept, record.MostCleared)
+		if err != nil {
+			return n, fmt.Errorf("clear series: %w", err)
+		}
+		n = max(n, done)
+	}
+	return n, nil
 }
 
 func (c *clearing) clearSyncs(ctx context.Context) (int64, error) {

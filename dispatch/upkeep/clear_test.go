@@ -100,3 +100,15 @@ func TestUpkeepClearsTheBucketsOfTenantsThatAreGone(t *testing.T) {
 		wantTexts(h, "buckets", []string{"own", "platform"}, `SELECT quota FROM bucket`)
 	}
 }
+
+func TestOldSeriesAreCleared(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	h.Exec(`
+		INSERT INTO use_series (tenant_id, step, workflow, endpoint, at, bucket, reason, due, fired, succeeded, failed, cancelled, skipped, retried, missed)
+		SELECT $1, step, name, '', now() - age, -1, 0, 1, 0, 0, 0, 0, 0, 0, 0
+		FROM (VALUES (1, 'old minute', interval '7 days 1 hour'), (1, 'minute', interval '6 days'),
+			(60, 'old hour', interval '91 days'), (60, 'hour', interval '89 days')) v (step, name, age)`, h.Tenant)
+	keepHouse(h)
+	wantTexts(h, "series", []string{"hour", "minute"}, `SELECT workflow FROM use_series`)
+}

@@ -23,10 +23,10 @@ import (
 var holdings = []string{
 	"schedule", "schedule_state", "cohort_timing", "fair_turn",
 	"delayed", "ready", "queued", "slot", "buffered", "lease",
-	"tick", "attempt", "tick_time", "dead_letter", "revision", "label",
+	"tick", "attempt", "tick_time", "dead_letter", "revision", "label", "failing",
 	"subject_profile", "erasure", "calendar", "calendar_revision", "operation", "operation_pause", "sync_line", "sync",
 	"notice_delta", "notice", "event", "workflow", "endpoint", "wake", "api_key", "idempotency", "allowance", "bucket", "audit",
-	"push_load", "endpoint_health", "tally_delta", "tally", "inactive_delta", "inactive", "daily_use_delta", "daily_use",
+	"push_load", "rate_turn", "rate_allowance", "endpoint_health", "workflow_poll", "unmet_expectation", "tally_delta", "tally", "inactive_delta", "inactive", "daily_use_delta", "daily_use", "use_series",
 }
 
 const (
@@ -304,7 +304,7 @@ func (e *tenantEraser) dropTenant(ctx context.Context, tenant tenants.ID) (done 
 				return fmt.Errorf("erase from %s: %w", table, err)
 			}
 			switch table {
-			case "bucket", "tally", "tally_delta", "inactive", "inactive_delta", "daily_use_delta", "daily_use", "notice_delta", "notice", "event", "audit", "allowance": // these make no other rows
+			case "bucket", "tally", "tally_delta", "inactive", "inactive_delta", "daily_use_delta", "daily_use", "use_series", "notice_delta", "notice", "event", "audit", "allowance": // these make no other rows
 			default:
 				if gone.RowsAffected() > 0 {
 					return errNotEmpty

@@ -134,7 +134,7 @@ func TestErasedTenantLeavesNoRowInAnyTable(t *testing.T) {
 		t.Error("the tenant is there still")
 	}
 	after := h.Holds(other.ID)
-	for _, moving := range []string{"tick", "tick_time", "ready", "chunk", "tally_delta", "tally", "daily_use_delta", "daily_use", "fair_turn", "slot", "queued", "buffered", "delayed", "wake", "lease", "sync", "sync_line"} {
+	for _, moving := range []string{"tick", "tick_time", "ready", "chunk", "tally_delta", "tally", "daily_use_delta", "daily_use", "use_series", "workflow_poll", "unmet_expectation", "fair_turn", "rate_turn", "slot", "queued", "buffered", "delayed", "wake", "lease", "sync", "sync_line"} {
 		delete(before, moving) // of work that goes on, and that others clear away
 		delete(after, moving)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/events"
+	"github.com/carillonhq/carillon/dispatch/expect"
 	"github.com/carillonhq/carillon/dispatch/finish"
 	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/dispatch/record"
@@ -41,6 +42,7 @@ type Config struct {
 	Finish     *finish.Finisher
 	Push       *push.Pusher
 	Events     *events.Events
+	Expect     *expect.Watcher
 	Control    *control.Control
 	Rarely     *loop.Rarely // of errors that come again and again
 	// Settle returns a schedule whose moved ticks have passed to the timing of its spec.

@@ -137,9 +137,9 @@ func (r *scheduleRetention) thinTicks(ctx context.Context, tenant tenants.ID, id
 				LIMIT $7
 			) over
 			WHERE `+record.KeyIs("t", "$1", "over.schedule_id", "over.nominal_at", "over.seq")+`
-			RETURNING t.schedule_id AS id, (t.ended_at AT TIME ZONE 'UTC')::date AS day, 0 AS good, 0 AS bad, 0 AS gone, 0 AS skipped,
+			RETURNING t.schedule_id AS id, t.ended_at AS at, 0 AS due, 0 AS fired, 0 AS good, 0 AS bad, 0 AS gone, 0 AS skipped, 0 AS retried, -1::smallint AS bucket, 0::smallint AS reason,
 				-COALESCE(octet_length(t.result), 0) - COALESCE(octet_length(t.payload), 0) AS bytes
-		), used AS (`+record.EndedUse("$1", "i.day", "(SELECT * FROM thinned WHERE bytes <> 0) i")+`)
+		), used AS (`+record.EndedUse("$1", "i.at", "(SELECT * FROM thinned WHERE bytes <> 0) i")+`)
 		SELECT count(*) FROM thinned`,
 		tenant, ids, good, bad, int16(record.Succeeded), int16(record.Failed))
 	if err != nil {

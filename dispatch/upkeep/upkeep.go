@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch/events"
+	"github.com/carillonhq/carillon/dispatch/expect"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/loop"
@@ -27,6 +28,8 @@ const (
 	AddUpUse       = "add up daily use"
 	LookForStuck   = "look for what is stuck"
 	ScanPromises   = "scan for broken promises"
+
+	LookAtExpectations = "look at expectations"
 )
 
 const (
@@ -57,6 +60,7 @@ func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartit
 	return []Task{
 		{in: dispatches, Name: "free lost slots", every: time.Second, Limit: taskLimit, look: `SELECT FROM slot UNION ALL SELECT FROM queued`, Some: whole(c.Finish.FreeLostSlots)},
 		{in: dispatches, Name: "tell tenants what happened", every: events.NoticeEvery, Limit: postgres.QueryTimeout, ask: c.Events.AnyNotice, Some: c.Events.AddUp},
+		{in: dispatches, Name: LookAtExpectations, every: expect.LookEvery, Limit: expect.LookLimit, Some: c.Expect.Look},
 		{in: dispatches, Name: "make partitions", every: upkeepEvery, Limit: 30 * time.Second, Some: whole(func(ctx context.Context) error { return days.ensure(ctx, time.Now()) })},
 		{in: dispatches, Name: ArmLost, every: upkeepEvery, Limit: taskLimit, Some: whole(lost.rearm)},
 		{in: dispatches, Name: Complete, every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, completion.completeSome)},
@@ -71,6 +75,7 @@ func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartit
 		{in: dispatches, Name: "clear operations", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearOperations)},
 		{in: dispatches, Name: "clear pauses of operations", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearPauses)},
 		{in: dispatches, Name: "clear health of endpoints", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearHealth)},
+		{in: dispatches, Name: "clear series", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearSeries)},
 		{in: dispatches, Name: "clear syncs", every: upkeepEvery, Limit: taskLimit, Some: Full(20*record.MostCleared, clearing.clearSyncs)},
 		{in: dispatches, Name: "finish erasures", every: upkeepEvery, Limit: time.Minute, Some: whole(finishErasures(c.Erase, eraser))},
 		{in: dispatches && c.Uses != nil, Name: "look at quotas", every: events.QuotaLook, Limit: events.QuotaLookFor, Some: c.Events.LookAtQuotas},

@@ -30,6 +30,8 @@ var rooms = map[string]string{
 	"internal/postgres/shiftedclock": "internal",
 	"internal/postgres/silent":       "",
 	"internal/sabotage":              "",
+	"internal/trace":                 "internal",
+	"internal/trace/tracetest":       "",
 	"internal/varint":                "",
 	"internal/version":               "internal",
 	"internal/web":                   "internal",
@@ -37,26 +39,30 @@ var rooms = map[string]string{
 	"tenants":                        "internal",
 	"operations":                     "internal tenants",
 	"schedules/policy":               "internal tenants",
-	"schedules/cohorts":              "internal tenants calendar schedules/policy",
+	"schedules/runs":                 "calendar",
+	"schedules/cohorts":              "internal tenants calendar schedules/policy schedules/runs",
 	"schedules/calendars":            "internal tenants calendar operations schedules/policy schedules/cohorts",
 	"schedules/forecast":             "internal tenants calendar schedules/policy schedules/cohorts",
-	"schedules":                      "internal tenants calendar operations schedules/policy schedules/cohorts schedules/forecast",
+	"schedules":                      "internal tenants calendar operations schedules/policy schedules/cohorts schedules/runs schedules/forecast",
 	"dispatch/state":                 "internal tenants",
 	"dispatch/record":                "internal tenants calendar schedules/policy schedules/cohorts dispatch/state",
+	"dispatch/rate":                  "internal tenants",
+	"dispatch/tail":                  "internal tenants dispatch/record",
 	"dispatch/cluster":               "internal tenants schedules/cohorts",
-	"dispatch/chunk":                 "internal tenants calendar schedules/cohorts dispatch/record dispatch/cluster",
+	"dispatch/chunk":                 "internal tenants calendar schedules/cohorts schedules/runs dispatch/record dispatch/cluster",
 	"dispatch/message":               "internal tenants calendar schedules/cohorts dispatch/record",
-	"dispatch/finish":                "internal tenants calendar schedules/policy schedules/cohorts dispatch/state dispatch/record dispatch/cluster",
-	"dispatch/history":               "internal tenants calendar schedules/policy schedules/cohorts schedules/forecast dispatch/record dispatch/chunk",
+	"dispatch/finish":                "internal tenants calendar schedules/policy schedules/cohorts dispatch/state dispatch/record dispatch/cluster dispatch/tail",
+	"dispatch/history":               "internal tenants calendar operations schedules/policy schedules/cohorts schedules/forecast dispatch/record dispatch/chunk dispatch/tail",
 	"dispatch/explain":               "internal tenants calendar schedules/policy schedules/cohorts dispatch/state dispatch/record dispatch/history",
-	"dispatch/sweep":                 "internal tenants calendar schedules/cohorts dispatch/state dispatch/record dispatch/cluster dispatch/chunk",
-	"dispatch/push":                  "internal tenants calendar schedules/policy schedules/cohorts dispatch/record dispatch/cluster dispatch/chunk dispatch/message dispatch/finish",
+	"dispatch/sweep":                 "internal tenants calendar schedules/cohorts schedules/runs dispatch/state dispatch/record dispatch/rate dispatch/cluster dispatch/chunk",
+	"dispatch/push":                  "internal tenants calendar schedules/policy schedules/cohorts dispatch/record dispatch/rate dispatch/cluster dispatch/chunk dispatch/message dispatch/finish",
 	"dispatch/lease":                 "internal tenants calendar schedules/policy dispatch/record dispatch/cluster dispatch/chunk dispatch/message dispatch/finish",
-	"dispatch/open":                  "internal tenants calendar schedules/policy schedules/cohorts dispatch/state dispatch/record dispatch/cluster dispatch/chunk dispatch/finish dispatch/push dispatch/lease",
+	"dispatch/open":                  "internal tenants calendar schedules/policy schedules/cohorts dispatch/state dispatch/record dispatch/cluster dispatch/chunk dispatch/finish dispatch/rate dispatch/push dispatch/lease",
 	"dispatch/events":                "internal tenants dispatch/record dispatch/cluster dispatch/finish dispatch/push",
-	"dispatch/control":               "internal tenants calendar operations schedules/policy schedules/cohorts dispatch/state dispatch/record dispatch/cluster dispatch/chunk dispatch/message dispatch/finish dispatch/history dispatch/sweep dispatch/lease",
-	"dispatch/upkeep":                "internal tenants operations schedules/policy schedules/cohorts schedules/forecast schedules/calendars schedules/bulk dispatch/record dispatch/cluster dispatch/chunk dispatch/finish dispatch/history dispatch/sweep dispatch/push dispatch/events dispatch/control",
-	"dispatch":                       "internal tenants operations schedules/cohorts dispatch/record dispatch/cluster dispatch/chunk dispatch/message dispatch/finish dispatch/history dispatch/explain dispatch/sweep dispatch/push dispatch/lease dispatch/open dispatch/events dispatch/control dispatch/upkeep",
+	"dispatch/expect":                "internal tenants schedules/policy dispatch/record dispatch/history",
+	"dispatch/control":               "internal tenants calendar operations schedules/policy schedules/cohorts dispatch/state dispatch/record dispatch/rate dispatch/cluster dispatch/chunk dispatch/message dispatch/finish dispatch/history dispatch/sweep dispatch/lease",
+	"dispatch/upkeep":                "internal tenants operations schedules/policy schedules/cohorts schedules/forecast schedules/calendars schedules/bulk dispatch/record dispatch/cluster dispatch/chunk dispatch/finish dispatch/history dispatch/sweep dispatch/push dispatch/events dispatch/expect dispatch/control",
+	"dispatch":                       "internal tenants operations schedules/cohorts dispatch/record dispatch/tail dispatch/cluster dispatch/chunk dispatch/message dispatch/finish dispatch/history dispatch/explain dispatch/sweep dispatch/push dispatch/lease dispatch/open dispatch/events dispatch/expect dispatch/control dispatch/upkeep",
 	"dispatch/platform":              "internal tenants schedules/cohorts schedules/forecast dispatch/cluster dispatch/chunk dispatch/history dispatch/upkeep",
 	"dispatch/subjectview":           "internal tenants calendar schedules schedules/policy schedules/subjects dispatch/history dispatch/explain",
 	"schedules/bulk":                 "internal tenants calendar schedules schedules/policy schedules/forecast schedules/subjects",
@@ -67,17 +73,34 @@ var rooms = map[string]string{
 	"api":                            "",
 	"api/apitest":                    "api",
 	"api/apitest/provoked":           "api/apitest",
+	"docs":                           "",
 	"cmd/carillon":                   "*",
+	"cmd/carillon/cli/caret":         "",
+	"cmd/carillon/cli/draw":          "calendar",
+	"cmd/carillon/cli/events":        "",
+	"cmd/carillon/cli/forward":       "",
+	"cmd/carillon/cli/progress":      "",
+	"cmd/carillon/cli/when":          "internal calendar",
+	"cmd/carillon/cli":               client,
+	"cmd/carillon/cli/api":           "cmd/carillon/cli/exit",
+	"cmd/carillon/cli/command":       client,
+	"cmd/carillon/cli/exit":          "",
+	"cmd/carillon/cli/output":        "cmd/carillon/cli/exit",
+	"cmd/carillon/cli/profile":       "",
 	"loadtest":                       "* loadtest/chaos",
 	"loadtest/chaos":                 "*",
 }
 
+// client is what the commands of the command line may import: nothing of the server, because they speak to its API.
+const client = "cmd/carillon/cli/api cmd/carillon/cli/caret cmd/carillon/cli/command cmd/carillon/cli/draw cmd/carillon/cli/events cmd/carillon/cli/exit " +
+	"cmd/carillon/cli/forward cmd/carillon/cli/output cmd/carillon/cli/profile cmd/carillon/cli/progress cmd/carillon/cli/when calendar docs"
+
 // wholeDispatch may also be imported by the tests of dispatch and of its rooms: they run a whole Carillon.
 const wholeDispatch = "dispatch dispatch/dispatchtest dispatch/sweep dispatch/chunk dispatch/open dispatch/push dispatch/lease dispatch/finish dispatch/events dispatch/control " +
-	"dispatch/history dispatch/explain dispatch/subjectview dispatch/platform dispatch/upkeep dispatch/record dispatch/state dispatch/message dispatch/cluster operations calendar schedules schedules/policy schedules/forecast schedules/calendars schedules/subjects schedules/bulk"
+	"dispatch/history dispatch/explain dispatch/subjectview dispatch/platform dispatch/upkeep dispatch/record dispatch/state dispatch/message dispatch/cluster operations calendar schedules schedules/policy schedules/runs schedules/forecast schedules/calendars schedules/subjects schedules/bulk"
 
 // wholeSchedules may also be imported by the tests of schedules, of its rooms and of operations: they run all services of schedules.
-const wholeSchedules = "schedules schedules/schedulestest schedules/policy schedules/cohorts schedules/forecast schedules/calendars schedules/subjects schedules/bulk operations calendar"
+const wholeSchedules = "schedules schedules/schedulestest schedules/policy schedules/cohorts schedules/runs schedules/forecast schedules/calendars schedules/subjects schedules/bulk operations calendar"
 
 // forTests may be imported by the tests of any package but the calendar's.
 const forTests = "internal api api/apitest migrations"

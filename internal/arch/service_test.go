@@ -71,8 +71,10 @@ func services(t *testing.T) map[string]int {
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
 					if named, ok := spec.(*ast.TypeSpec); ok {
-						if typ, ok := named.Type.(*ast.StructType); ok {
-							structs[s.folder()+"."+named.Name.Name] = typ
+						structName := s.folder() + "." + named.Name.Name
+						typ, ok := named.Type.(*ast.StructType)
+						if other := structs[structName]; ok && (other == nil || len(other.Fields.List) < len(typ.Fields.List)) { // the other is of another system
+							structs[structName] = typ
 						}
 					}
 				}

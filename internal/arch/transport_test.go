@@ -12,7 +12,7 @@ const (
 )
 
 // mayServe are the folders that speak HTTP in any of their files. In other folders only http.go does, and files whose name ends so.
-var mayServe = []string{"api", "api/apitest", "console", "internal/web", "cmd/carillon", "sdk-go", "sdk-go/carillontest", "loadtest", "loadtest/chaos"}
+var mayServe = []string{"api", "api/apitest", "console", "internal/web", "cmd/carillon", "cmd/carillon/cli", "cmd/carillon/cli/api", "cmd/carillon/cli/command", "sdk-go", "sdk-go/carillontest", "loadtest", "loadtest/chaos"}
 
 // mayRequest are the folders whose files make requests over HTTP. Of these files only http.go serves any.
 var mayRequest = []string{"dispatch/push"}

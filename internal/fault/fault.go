@@ -115,7 +115,7 @@ func Fields(fields ...Field) *Error {
 }
 
 // Join returns one fault 422 with the fields of all faults, so that the caller can correct them together. It returns nil if all
-// errors are nil, and the first error that has no fields.
+// errors are nil, and the first error that has no fields or another status, such as 413.
 func Join(errs ...error) error {
 	var fields []Field
 	for _, err := range errs {
@@ -123,7 +123,7 @@ func Join(errs ...error) error {
 			continue
 		}
 		e, ok := errors.AsType[*Error](err)
-		if !ok || len(e.Fields) == 0 {
+		if !ok || len(e.Fields) == 0 || e.Status != 422 {
 			return err
 		}
 		fields = append(fields, e.Fields...)

@@ -2,11 +2,13 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // notification waits for the COMMIT of its transaction.
@@ -76,4 +78,23 @@ func (notifier) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.Trac
 	ctx, cancel := context.WithTimeout(Unwatched(context.WithoutCancel(ctx)), notifyTimeout)
 	defer cancel()
 	_ = notify(ctx, conn, pending) // on an error the listeners poll
+}
+
+// A server that sends no notification for quietFor is pinged, and must answer within answerWithin.
+const (
+	quietFor     = 3 * time.Second
+	answerWithin = 2 * time.Second
+)
+
+// Receive waits for a notification on a connection that listens. It returns nil if the server sent none for a while, and answers a ping.
+func Receive(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	wait, cancel := context.WithTimeout(ctx, quietFor)
+	defer cancel()
+	n, err := conn.WaitForNotification(wait)
+	if err == nil || ctx.Err() != nil || conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded) {
+		return n, err
+	}
+	asked, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	return nil, conn.Ping(asked)
 }

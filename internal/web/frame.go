@@ -11,33 +11,25 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/trace"
 )
 
 type contextKey int
 
 const (
 	requestIDKey contextKey = iota
-	traceparentKey
 	stoppingKey
 	wireKey
 	accountKey
 )
 
-var (
-	saneRequestID   = regexp.MustCompile(`^[A-Za-z0-9._-]{8,128}$`)
-	saneTraceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$`)
-)
+var saneRequestID = regexp.MustCompile(`^[A-Za-z0-9._-]{8,128}$`)
 
 // RequestID returns the id of the request in ctx. The answer and its log lines contain it.
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey).(string)
 	return id
-}
-
-// Traceparent returns the request's trace context (W3C Trace Context 3.2), or "" if the request has no valid one.
-func Traceparent(ctx context.Context) string {
-	t, _ := ctx.Value(traceparentKey).(string)
-	return t
 }
 
 // Stopping returns a channel that is closed when the server begins to stop, so that a waiting handler answers at once. It returns nil
@@ -56,7 +48,7 @@ func Note(c echo.Context, facts ...slog.Attr) {
 	c.Set(factsKey, append(have, facts...))
 }
 
-// frame is the outermost middleware. It sets the request's id and the common headers, recovers panics, answers errors, and writes the
+// frame is the outermost middleware. It sets the request's id, its trace and the common headers, recovers panics, answers errors, and writes the
 // metrics and the log line.
 func frame(o Options) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -68,8 +60,10 @@ func frame(o Options) echo.MiddlewareFunc {
 				id = rand.Text()
 			}
 			ctx := context.WithValue(r.Context(), requestIDKey, id)
-			if t := r.Header.Get("traceparent"); len(t) <= 256 && validTraceparent(t) {
-				ctx = context.WithValue(ctx, traceparentKey, t)
+			if t := r.Header.Get("traceparent"); t != "" && len(t) <= 256 {
+				if parent, ok := trace.Parse(t); ok {
+					ctx = trace.With(ctx, parent)
+				}
 			}
 			c.SetRequest(r.WithContext(ctx))
 			h := c.Response().Header()
@@ -100,14 +94,6 @@ func frame(o Options) echo.MiddlewareFunc {
 	}
 }
 
-// validTraceparent reports whether the standard allows t. It refuses version ff, more than four fields in version 00, and ids of zeros.
-func validTraceparent(t string) bool {
-	if !saneTraceparent.MatchString(t) || t[:2] == "ff" || t[:2] == "00" && len(t) != 55 {
-		return false
-	}
-	return t[3:35] != "00000000000000000000000000000000" && t[36:52] != "0000000000000000"
-}
-
 // recovered runs next and returns a panic as an error. If a part of the answer is already sent, it closes the connection instead, so
 // that the client does not mistake the part for the whole.
 func recovered(c echo.Context, log *slog.Logger, next echo.HandlerFunc) (err error) {
@@ -127,4 +113,14 @@ func recovered(c echo.Context, log *slog.Logger, next echo.HandlerFunc) (err err
 		err = errPanicked
 	}()
 	return next(c)
+}
+
+// Versioned returns middleware that names the version of the program in each answer.
+func Versioned(version string) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.Response().Header().Set("Carillon-Version", version)
+			return next(c)
+		}
+	}
 }

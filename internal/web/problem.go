@@ -141,7 +141,7 @@ func allowedMethods(c echo.Context) []string {
 		if probe.Path() != "" && exact(probe) && !strings.HasSuffix(probe.Path(), "*") && probe.Get(echo.ContextKeyHeaderAllow) == nil {
 			methods = append(methods, method)
 		}
-		if method == http.MethodGet && len(methods) > 0 {
+		if method == http.MethodGet && len(methods) > 0 && !isEndless(c) {
 			methods = append(methods, http.MethodHead) // see heads
 		}
 	}

@@ -32,6 +32,15 @@ func newRepresentation(body []byte, compressed bool) representation {
 // if the client accepts it. With a nil plain every answer is gzip. With a nil zipped, Static compresses plain at the first request for
 // it. The route needs Conditional.
 func Static(media string, plain, zipped []byte) echo.HandlerFunc {
+	return constant(media, staticCaching, plain, zipped)
+}
+
+// StaticFor is Static with its own Cache-Control.
+func StaticFor(media, caching string, plain []byte) echo.HandlerFunc {
+	return constant(media, caching, plain, nil)
+}
+
+func constant(media, caching string, plain, zipped []byte) echo.HandlerFunc {
 	identity := newRepresentation(plain, false)
 	compressed := sync.OnceValue(func() representation {
 		if zipped == nil {
@@ -49,7 +58,7 @@ func Static(media string, plain, zipped []byte) echo.HandlerFunc {
 			return err
 		}
 		h := c.Response().Header()
-		h.Set("Cache-Control", staticCaching)
+		h.Set("Cache-Control", caching)
 		h.Set("Vary", "Accept-Encoding")
 		if known {
 			return c.NoContent(http.StatusNotModified)

@@ -135,7 +135,7 @@ func (c *checker) due(n name, b *biography, l *life, ticks []*tick) {
 		if !t.timed() {
 			continue
 		}
-		if t.FiredAt.Before(t.Timestamp) {
+		if !t.FiredAt.IsZero() && t.FiredAt.Before(t.Timestamp) {
 			c.violate("I2", n, t, "it was created %s before its time", t.Timestamp.Sub(t.FiredAt))
 		}
 		if t.Timestamp.Equal(last) {

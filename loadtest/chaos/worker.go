@@ -39,10 +39,13 @@ func startWorkers(ctx context.Context, lab *Lab, clients []*client) (*workers, e
 	for _, c := range clients {
 		for i := range 2 {
 			sdk, err := carillon.New(carillon.Config{
-				URL:         "http://" + lab.apis()[0],
-				TokenSource: func(context.Context) (string, error) { return lab.token(c.tenant) },
-				HTTPClient:  &http.Client{Transport: balanced{c, c.http.Transport}},
-				Timeout:     answerWithin,
+				URL: "http://" + lab.apis()[0],
+				TokenSource: func(context.Context) (carillon.AccessToken, error) {
+					token, err := lab.token(c.tenant)
+					return carillon.AccessToken{Token: token}, err
+				},
+				HTTPClient: &http.Client{Transport: balanced{c, c.http.Transport}},
+				Timeout:    answerWithin,
 			})
 			if err != nil {
 				w.stop()

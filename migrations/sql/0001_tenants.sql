@@ -111,6 +111,7 @@ CREATE TABLE audit (
   before    json,
   after     json,
   remote    inet,
+  through   text,
   PRIMARY KEY (tenant_id, at, id)
 );
 CREATE INDEX audit_subject ON audit (tenant_id, subject) WHERE subject IS NOT NULL;
@@ -118,6 +119,7 @@ COMMENT ON TABLE audit IS 'One change by a person or a program. The transaction 
 COMMENT ON COLUMN audit.target IS 'the path of the changed thing, without /v1';
 COMMENT ON COLUMN audit.subject IS 'the subject that the entry is about, until that subject is erased';
 COMMENT ON COLUMN audit.before IS 'the thing before, without payloads and secrets; null: it did not exist, or is not shown';
+COMMENT ON COLUMN audit.through IS 'console: the change came through it; null: through the API itself';
 COMMENT ON COLUMN audit.remote IS 'the address of the client; null: no client asked, or its subject is erased';
 
 CREATE TABLE platform_audit (
@@ -130,11 +132,13 @@ CREATE TABLE platform_audit (
   before    json,
   after     json,
   remote    inet,
+  through   text,
   PRIMARY KEY (at, id)
 );
 COMMENT ON TABLE platform_audit IS 'One change of a tenant by the operator of the platform. It stays when the tenant is erased. Written by dispatch/upkeep, tenants.';
 COMMENT ON COLUMN platform_audit.target IS 'the path of the changed thing, without /v1';
 COMMENT ON COLUMN platform_audit.before IS 'the tenant before; null: it did not exist, or is not shown';
+COMMENT ON COLUMN platform_audit.through IS 'console: the change came through it; null: through the API itself';
 COMMENT ON COLUMN platform_audit.remote IS 'the address of the client; null: no client asked';
 
 CREATE TABLE operation (

@@ -9,17 +9,21 @@ CREATE TABLE endpoint (
   headers    jsonb            NOT NULL DEFAULT '{}',
   events     text[]           NOT NULL DEFAULT '{}',
   state      text             NOT NULL DEFAULT 'enabled',
+  rate       int,
+  ramp_s     int,
   secrets    bytea[]          NOT NULL,
   created_at timestamptz      NOT NULL DEFAULT now(),
   updated_at timestamptz      NOT NULL DEFAULT now(),
   rotated_at timestamptz,
   PRIMARY KEY (tenant_id, name),
-  CONSTRAINT endpoint_batch CHECK (batch BETWEEN 1 AND 500),
+  CONSTRAINT endpoint_limits CHECK (batch BETWEEN 1 AND 500 AND rate BETWEEN 1 AND 100000 AND (ramp_s IS NULL OR rate IS NOT NULL)),
   CONSTRAINT endpoint_secrets CHECK (cardinality(secrets) BETWEEN 1 AND 2),
   CONSTRAINT endpoint_state CHECK (state IN ('enabled', 'held', 'disabled'))
 );
 CREATE INDEX endpoint_told_quotas ON endpoint (tenant_id) WHERE 'quota.soft' = ANY (events);
 COMMENT ON TABLE endpoint IS 'A URL that ticks or events are sent to. A receiver changes from one secret to the next: two are valid at a time, never none. Written by dispatch/push.';
+COMMENT ON COLUMN endpoint.rate IS 'how many ticks a second are sent to it, over all processes; null: no limit';
+COMMENT ON COLUMN endpoint.ramp_s IS 'over how many seconds the rate rises after a pause; null: at once';
 COMMENT ON COLUMN endpoint.rotated_at IS 'the last rotation of its secret; null: none';
 
 CREATE TABLE workflow (
@@ -31,39 +35,33 @@ CREATE TABLE workflow (
   max_running int,
   fallback_timezone text,
   held_at     timestamptz,
+  rate        int,
+  ramp_s      int,
+  expect_handed_s int,
+  expect_ended_s int,
   defaults    jsonb            NOT NULL DEFAULT '{}',
   created_at  timestamptz      NOT NULL DEFAULT now(),
   updated_at  timestamptz      NOT NULL DEFAULT now(),
   PRIMARY KEY (tenant_id, name),
   CONSTRAINT workflow_endpoint FOREIGN KEY (tenant_id, endpoint) REFERENCES endpoint (tenant_id, name),
-  CONSTRAINT workflow_max_running CHECK (max_running > 0)
+  CONSTRAINT workflow_limits CHECK (max_running > 0 AND rate BETWEEN 1 AND 100000 AND (ramp_s IS NULL OR rate IS NOT NULL))
 );
 CREATE INDEX workflow_by_endpoint ON workflow (tenant_id, endpoint) WHERE endpoint IS NOT NULL;
 CREATE INDEX workflow_keeps ON workflow (tenant_id, name) WHERE (defaults #> '{delivery,retention}') IS NOT NULL;
 CREATE INDEX workflow_limited ON workflow (tenant_id) WHERE max_running IS NOT NULL;
+CREATE INDEX workflow_expecting ON workflow (tenant_id, name) WHERE expect_handed_s IS NOT NULL OR expect_ended_s IS NOT NULL;
+CREATE INDEX workflow_rated ON workflow (tenant_id, name) WHERE rate IS NOT NULL;
 CREATE INDEX workflow_held ON workflow (tenant_id, name) WHERE held_at IS NOT NULL;
 COMMENT ON TABLE workflow IS 'What the ticks of a workflow are given to, its limit and the defaults of its schedules. Written by schedules.';
 COMMENT ON COLUMN workflow.version IS 'as registered by its worker or client';
 COMMENT ON COLUMN workflow.past_versions IS 'the last 100 earlier values of version (v), each with the microsecond since 1970 until which it was registered (u), the earliest first; null: it never changed';
 COMMENT ON COLUMN workflow.fallback_timezone IS 'the zone of subjects without a profile; null: that of the tenant';
 COMMENT ON COLUMN workflow.held_at IS 'since when nothing is handed out; null: it is active';
+COMMENT ON COLUMN workflow.rate IS 'how many of its ticks a second are handed out, over all processes; null: no limit';
+COMMENT ON COLUMN workflow.ramp_s IS 'over how many seconds the rate rises after a pause; null: at once';
+COMMENT ON COLUMN workflow.expect_handed_s IS 'within how many seconds its ticks are expected to be handed out; null: no expectation';
+COMMENT ON COLUMN workflow.expect_ended_s IS 'within how many seconds its ticks are expected to end; null: no expectation';
 COMMENT ON COLUMN workflow.max_running IS 'how many of its ticks run at once; null: no limit';
-
-CREATE TABLE subject_profile (
-  tenant_id  int              NOT NULL REFERENCES tenant,
-  subject    text COLLATE "C" NOT NULL,
-  timezone   text             NOT NULL,
-  quiet_hours text,
-  labels     jsonb            NOT NULL DEFAULT '{}',
-  version    int              NOT NULL DEFAULT 1,
-  created_at timestamptz      NOT NULL,
-  updated_at timestamptz      NOT NULL,
-  updated_by text             NOT NULL,
-  PRIMARY KEY (tenant_id, subject)
-);
-COMMENT ON TABLE subject_profile IS 'The zone and quiet hours of a subject. Schedules with the zone @subject follow it in all workflows. Written by schedules/subjects.';
-COMMENT ON COLUMN subject_profile.labels IS 'values by name, for people: nothing is picked by them';
-COMMENT ON COLUMN subject_profile.quiet_hours IS 'windows of the week, as canonical JSON: seconds of the day from and to, whether ticks inside are skipped (else the last one waits for the end), and a bit for each weekday on which it begins (absent: every day); null: none';
 
 CREATE TABLE schedule (
   tenant_id            int              NOT NULL REFERENCES tenant,
@@ -180,6 +178,45 @@ COMMENT ON COLUMN schedule_state.rezoned_at IS 'when a daily schedule changed it
 COMMENT ON COLUMN schedule_state.decision IS 'what became of the tick that was decided last: 0 handed out, 1 buffered, 2 skipped';
 COMMENT ON COLUMN schedule_state.skips IS 'nominal times that a client asked to leave out';
 COMMENT ON COLUMN schedule_state.failures IS 'ticks that failed in a row';
+
+CREATE TABLE failing (
+  tenant_id   int              NOT NULL,
+  schedule_id bigint           NOT NULL,
+  workflow    text COLLATE "C" NOT NULL,
+  key         text COLLATE "C" NOT NULL,
+  PRIMARY KEY (tenant_id, schedule_id)
+);
+CREATE UNIQUE INDEX failing_workflow_key ON failing (tenant_id, workflow, key);
+COMMENT ON TABLE failing IS 'The schedules whose last ended tick failed, in the order of lists. Triggers of schedule_state keep it.';
+
+-- The table changes only when the first tick fails and when one succeeds again. An index on schedule_state by failures would be changed
+-- by each failure, and could not have the order of workflow and key.
+-- +goose StatementBegin
+CREATE FUNCTION keep_failing() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NEW.failures > 0 THEN
+    INSERT INTO failing (tenant_id, schedule_id, workflow, key)
+    SELECT tenant_id, id, workflow, key FROM schedule WHERE tenant_id = NEW.tenant_id AND id = NEW.schedule_id
+    ON CONFLICT DO NOTHING;
+  ELSE
+    DELETE FROM failing WHERE tenant_id = NEW.tenant_id AND schedule_id = NEW.schedule_id;
+  END IF;
+  RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION forget_failing() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM failing WHERE tenant_id = OLD.tenant_id AND schedule_id = OLD.schedule_id;
+  RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+CREATE TRIGGER schedule_state_failing AFTER UPDATE OF failures ON schedule_state FOR EACH ROW
+  WHEN ((OLD.failures > 0) <> (NEW.failures > 0)) EXECUTE FUNCTION keep_failing();
+CREATE TRIGGER schedule_state_failing_deleted AFTER DELETE ON schedule_state FOR EACH ROW
+  WHEN (OLD.failures > 0) EXECUTE FUNCTION forget_failing();
 
 CREATE TABLE revision (
   tenant_id            int              NOT NULL,

@@ -1,5 +1,5 @@
 -- +goose Up
--- Named calendars, and versions of the tz database.
+-- What schedules refer to: named calendars, the profiles of subjects, and versions of the tz database.
 
 CREATE TABLE calendar (
   tenant_id  int              NOT NULL REFERENCES tenant,
@@ -40,6 +40,22 @@ CREATE TABLE tzdata (
 COMMENT ON TABLE tzdata IS 'A version of the tz database that a process has served with. The greatest is in force. Written by schedules/calendars.';
 COMMENT ON COLUMN tzdata.begun IS 'how often a search for cohorts with an earlier version has begun';
 COMMENT ON COLUMN tzdata.walked IS 'the last cohort timing that was compared; null: none';
+
+CREATE TABLE subject_profile (
+  tenant_id  int              NOT NULL REFERENCES tenant,
+  subject    text COLLATE "C" NOT NULL,
+  timezone   text             NOT NULL,
+  quiet_hours text,
+  labels     jsonb            NOT NULL DEFAULT '{}',
+  version    int              NOT NULL DEFAULT 1,
+  created_at timestamptz      NOT NULL,
+  updated_at timestamptz      NOT NULL,
+  updated_by text             NOT NULL,
+  PRIMARY KEY (tenant_id, subject)
+);
+COMMENT ON TABLE subject_profile IS 'The zone and quiet hours of a subject. Schedules with the zone @subject follow it in all workflows. Written by schedules/subjects.';
+COMMENT ON COLUMN subject_profile.labels IS 'values by name, for people: nothing is picked by them';
+COMMENT ON COLUMN subject_profile.quiet_hours IS 'windows of the week, as canonical JSON: seconds of the day from and to, whether ticks inside are skipped (else the last one waits for the end), and a bit for each weekday on which it begins (absent: every day); null: none';
 
 -- +goose Down
 SELECT 'forward only';

@@ -40,6 +40,29 @@ CREATE TABLE fair_turn (
 CREATE INDEX fair_turn_due ON fair_turn (shard, due_at);
 COMMENT ON TABLE fair_turn IS 'A tenant with throttled cohorts in a shard, and when the fair queue serves it next. Written by dispatch/control, dispatch/sweep.';
 
+CREATE TABLE rate_turn (
+  tenant_id int              NOT NULL,
+  workflow  text COLLATE "C" NOT NULL,
+  due_at    timestamptz      NOT NULL,
+  PRIMARY KEY (tenant_id, workflow)
+) WITH (fillfactor = 50);
+CREATE INDEX rate_turn_due ON rate_turn (due_at);
+COMMENT ON TABLE rate_turn IS 'A workflow with cohorts that wait for its rate, and when it may hand out again. Written by dispatch/sweep.';
+
+CREATE TABLE rate_allowance (
+  tenant_id int              NOT NULL,
+  kind      text             NOT NULL,
+  name      text COLLATE "C" NOT NULL,
+  tokens    double precision NOT NULL DEFAULT 0,
+  at        timestamptz      NOT NULL DEFAULT '2000-01-01Z',
+  ramp_from timestamptz,
+  PRIMARY KEY (tenant_id, kind, name),
+  CONSTRAINT rate_allowance_kind CHECK (kind IN ('workflow', 'endpoint'))
+) WITH (fillfactor = 50);
+COMMENT ON TABLE rate_allowance IS 'The token bucket of the rate of a workflow or of an endpoint, for all processes. The row is locked while they take from it. Written by dispatch/rate.';
+COMMENT ON COLUMN rate_allowance.tokens IS 'how many there were at at; less than 0: a debt';
+COMMENT ON COLUMN rate_allowance.ramp_from IS 'when the rate began to rise after a pause; null: it does not rise';
+
 CREATE TABLE chunk (
   id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   shard      smallint    NOT NULL,
@@ -58,6 +81,7 @@ CREATE TABLE chunk (
   epoch      int         NOT NULL DEFAULT 0,
   done_at    timestamptz,
   hand_at    timestamptz,
+  trace      bytea,
   CONSTRAINT chunk_done_was_opened CHECK (done_at IS NULL OR opened_at IS NOT NULL),
   CONSTRAINT chunk_kind CHECK (kind IN (0, 1))
 ) WITH (fillfactor = 80);
@@ -72,6 +96,7 @@ COMMENT ON COLUMN chunk.items IS 'schedule ids (kind 0) or keys of ticks (kind 1
 COMMENT ON COLUMN chunk.owner IS 'the process that sends its ticks';
 COMMENT ON COLUMN chunk.epoch IS 'how often it was taken over';
 COMMENT ON COLUMN chunk.hand_at IS 'its ticks are not handed out before: a change made more of them due than the tenant''s rate; null: they do not wait';
+COMMENT ON COLUMN chunk.trace IS 'the span of its sweep: 16 bytes of trace, 8 of span, 1 of flags; null: none is exported';
 
 CREATE TABLE delayed (
   tenant_id   int              NOT NULL,
@@ -278,6 +303,14 @@ CREATE INDEX ready_arrival ON ready (tenant_id, workflow, id) INCLUDE (queue, pr
 COMMENT ON TABLE ready IS 'Ticks that wait for a worker, up to a hundred in a row. Written by dispatch/lease.';
 COMMENT ON COLUMN ready.taken IS 'how many of the ticks are leased already, from the first on';
 COMMENT ON COLUMN ready.items IS 'keys of ticks with their attempts, packed as varint deltas';
+
+CREATE UNLOGGED TABLE workflow_poll (
+  tenant_id int              NOT NULL,
+  workflow  text COLLATE "C" NOT NULL,
+  polled_at timestamptz      NOT NULL,
+  PRIMARY KEY (tenant_id, workflow)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE workflow_poll IS 'When a worker last polled for ticks of a workflow, to a few seconds. Unlogged: after a crash of the server nobody has. Written by dispatch/lease.';
 
 CREATE TABLE lease (
   id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

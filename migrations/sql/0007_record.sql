@@ -26,6 +26,7 @@ CREATE TABLE tick (
   error         text,
   until_at      timestamptz,
   replayed_from smallint,
+  trace         bytea,
   PRIMARY KEY (tenant_id, schedule_id, nominal_at, seq),
   CONSTRAINT tick_ended CHECK (((ended_at IS NULL) = (state IN (0, 1))))
 ) PARTITION BY RANGE (nominal_at);
@@ -37,6 +38,7 @@ COMMENT ON COLUMN tick.state IS '0 scheduled, 1 running, 2 succeeded, 3 failed, 
 COMMENT ON COLUMN tick.payload IS 'a manual tick''s own payload; null: that of the schedule''s version';
 COMMENT ON COLUMN tick.until_at IS 'the last nominal time of the schedule when the tick was made; null: no limit of ticks';
 COMMENT ON COLUMN tick.replayed_from IS 'how many attempts it had when it was last delivered again; attempts are counted from there';
+COMMENT ON COLUMN tick.trace IS 'what its traceparent says: 16 bytes of trace, 8 of span, 1 of flags; null: it follows from its id';
 
 CREATE TABLE attempt (
   tenant_id   int         NOT NULL,
@@ -92,6 +94,7 @@ CREATE TABLE dead_letter (
   dst          smallint         NOT NULL,
   payload      text,
   error        text,
+  trace        bytea,
   PRIMARY KEY (tenant_id, schedule_id, nominal_at, seq)
 );
 CREATE INDEX dead_letter_by_key ON dead_letter (tenant_id, key, nominal_at, schedule_id, seq);
@@ -101,6 +104,7 @@ CREATE INDEX dead_letter_by_workflow ON dead_letter (tenant_id, workflow, nomina
 CREATE INDEX dead_letter_failed ON dead_letter USING brin (failed_at);
 COMMENT ON TABLE dead_letter IS 'A tick that failed for good, whole. It outlives the partition of its tick. Written by dispatch/control, dispatch/finish, dispatch/upkeep, schedules/subjects.';
 COMMENT ON COLUMN dead_letter.subject IS 'the subject of its schedule; null: its key';
+COMMENT ON COLUMN dead_letter.trace IS 'as in tick';
 
 -- +goose Down
 SELECT 'forward only';

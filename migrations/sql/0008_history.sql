@@ -31,10 +31,61 @@ CREATE TABLE daily_use_delta (
   skipped   bigint           NOT NULL DEFAULT 0,
   missed    bigint           NOT NULL DEFAULT 0,
   xact      xid8             NOT NULL DEFAULT pg_current_xact_id(),
-  bytes     bigint           NOT NULL DEFAULT 0
+  bytes     bigint           NOT NULL DEFAULT 0,
+  minute    timestamptz      NOT NULL DEFAULT date_bin('1 minute', clock_timestamp(), '2000-01-01Z'),
+  bucket    smallint         NOT NULL DEFAULT -1,
+  reason    smallint         NOT NULL DEFAULT 0,
+  due       bigint           NOT NULL DEFAULT 0,
+  fired     bigint           NOT NULL DEFAULT 0,
+  retried   bigint           NOT NULL DEFAULT 0,
+  first_due smallint
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX daily_use_delta_xact ON daily_use_delta (xact);
-COMMENT ON TABLE daily_use_delta IS 'What a transaction adds to daily_use. It is appended without a lock, and folded every few seconds. Written by dispatch/record.';
+COMMENT ON TABLE daily_use_delta IS 'What a transaction adds to daily_use and use_series. It is appended without a lock, and folded every few seconds. Written by dispatch/record.';
+
+COMMENT ON COLUMN daily_use_delta.bucket IS 'as in use_series';
+
+CREATE TABLE use_series (
+  tenant_id int              NOT NULL,
+  step      smallint         NOT NULL,
+  workflow  text COLLATE "C" NOT NULL,
+  endpoint  text COLLATE "C" NOT NULL,
+  at        timestamptz      NOT NULL,
+  bucket    smallint         NOT NULL,
+  reason    smallint         NOT NULL,
+  due       bigint           NOT NULL,
+  fired     bigint           NOT NULL,
+  succeeded bigint           NOT NULL,
+  failed    bigint           NOT NULL,
+  cancelled bigint           NOT NULL,
+  skipped   bigint           NOT NULL,
+  retried   bigint           NOT NULL,
+  missed    bigint           NOT NULL,
+  first_due smallint,
+  PRIMARY KEY (tenant_id, step, workflow, endpoint, at, bucket, reason),
+  CONSTRAINT use_series_step CHECK (step IN (1, 60))
+) WITH (fillfactor = 70);
+CREATE INDEX use_series_old ON use_series (step, at);
+COMMENT ON TABLE use_series IS 'What happened to the ticks of a tenant in each minute, for a week, and in each hour, for 90 days. Written by dispatch/upkeep.';
+COMMENT ON COLUMN use_series.step IS 'the length of the period that begins at at, in minutes';
+COMMENT ON COLUMN use_series.workflow IS 'empty: all workflows of the endpoint, or, if that is empty too, of the tenant';
+COMMENT ON COLUMN use_series.endpoint IS 'of the workflow when the counts were added up; empty: it is pulled';
+COMMENT ON COLUMN use_series.bucket IS 'of the lateness of fired, and of the time from the nominal time to the end of the ended ones: 0 for at most 5 ms, each next one for twice as much; -1: without a time';
+COMMENT ON COLUMN use_series.reason IS 'why ticks were skipped, as in tick; 0: none';
+COMMENT ON COLUMN use_series.first_due IS 'the earliest second of the minute at which one was recorded that had become due and was not skipped; null: none was';
+COMMENT ON COLUMN use_series.due IS 'ticks whose nominal time lies in the period';
+
+CREATE TABLE unmet_expectation (
+  tenant_id int              NOT NULL,
+  workflow  text COLLATE "C" NOT NULL,
+  event     text             NOT NULL,
+  since     timestamptz      NOT NULL,
+  told_at   timestamptz,
+  data      json             NOT NULL,
+  PRIMARY KEY (tenant_id, workflow, event)
+);
+COMMENT ON TABLE unmet_expectation IS 'A workflow that is late, silent or without workers now. Written by dispatch/expect.';
+COMMENT ON COLUMN unmet_expectation.told_at IS 'when its tenant was last told; null: not yet';
 
 CREATE TABLE notice_delta (
   tenant_id   int              NOT NULL,
@@ -49,7 +100,7 @@ CREATE TABLE notice_delta (
   xact        xid8             NOT NULL DEFAULT pg_current_xact_id()
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX notice_delta_xact ON notice_delta (xact);
-COMMENT ON TABLE notice_delta IS 'One thing that happened and that an endpoint of the tenant wants to know. The transaction in which it happens appends it; the notices fold it in. Written by dispatch/finish, dispatch/push, dispatch/upkeep, tenants.';
+COMMENT ON TABLE notice_delta IS 'One thing that happened and that an endpoint of the tenant wants to know. The transaction in which it happens appends it; the notices fold it in. Written by dispatch/expect, dispatch/finish, dispatch/push, dispatch/upkeep, tenants.';
 COMMENT ON COLUMN notice_delta.schedule_id IS 'with nominal_at and seq: the schedule or tick concerned';
 
 CREATE TABLE notice (

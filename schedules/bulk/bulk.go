@@ -125,16 +125,27 @@ func (s *Bulk) wait(ctx context.Context, tenant tenants.ID, b *batch) error {
 // error ends the call; the batches answered by then stay. Memory does not grow with the body. Upsert closes body when it must stop
 // reading: Close ends a Read that is under way.
 func (s *Bulk) Upsert(ctx context.Context, tenant tenants.ID, by string, body io.ReadCloser, answer func([]Result) error) (sum Summary, err error) {
+	sum, err = s.upsert(ctx, &writer{s: s, tenant: tenant, by: by}, body, answer)
+	return sum, s.auditCall(ctx, caller{tenant, by}, "schedules/bulk", sum, sum.Inserted+sum.Updated, err)
+}
+
+// TryUpsert answers what Upsert would, and stores nothing.
+func (s *Bulk) TryUpsert(ctx context.Context, tenant tenants.ID, by string, body io.ReadCloser, answer func([]Result) error) (Summary, error) {
+	return s.upsert(ctx, &writer{s: s, tenant: tenant, by: by, dry: true}, body, answer)
+}
+
+// upsert reads batches from body, and has w store and answer them.
+func (s *Bulk) upsert(ctx context.Context, w *writer, body io.ReadCloser, answer func([]Result) error) (sum Summary, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	batches := make(chan *batch)
 	stop := context.AfterFunc(ctx, func() { _ = body.Close() })
 	group.Go(func() error {
 		defer close(batches)
 		defer stop()
-		r := newReader(s, tenant, body)
+		r := newReader(s, w.tenant, body)
 		for {
 			b, err := r.next(ctx)
-			if paced := s.wait(ctx, tenant, b); paced != nil {
+			if paced := s.wait(ctx, w.tenant, b); paced != nil {
 				return paced
 			}
 			if b != nil && len(b.results) > 0 {
@@ -153,16 +164,16 @@ func (s *Bulk) Upsert(ctx context.Context, tenant tenants.ID, by string, body io
 		}
 	})
 	group.Go(func() error {
-		w := &writer{s: s, tenant: tenant, by: by, group: group, answered: func(results []Result) error {
+		w.group, w.answered = group, func(results []Result) error {
 			for _, r := range results {
 				sum.count(r)
 			}
 			return answer(results)
-		}}
+		}
 		return w.run(ctx, batches)
 	})
 	err = group.Wait()
-	return sum, s.auditCall(ctx, caller{tenant, by}, "schedules/bulk", sum, sum.Inserted+sum.Updated, err)
+	return sum, err
 }
 
 // storeBatch stores the good lines of a batch. If the last of several lines of one key turns out to be bad, the line before it counts.

@@ -52,13 +52,21 @@ func Routes(g *echo.Group, b *Bulk) {
 type handler struct{ *Bulk }
 
 func (h handler) upsert(c echo.Context) error {
-	a, err := begin(c)
+	a, err := begin(c, "dry_run")
 	if err != nil {
 		return err
 	}
+	dryRun, err := web.Flag(c.QueryParams(), "dry_run")
+	if err != nil {
+		return err
+	}
+	store := h.Upsert
+	if dryRun {
+		store = h.TryUpsert
+	}
 	_ = a.conn.EnableFullDuplex() // the recorder of a test cannot: it reads the body before it answers
 	lines := &body{Context: c, conn: a.conn}
-	sum, err := h.Upsert(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, lines, a.results)
+	sum, err := store(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, lines, a.results)
 	err = lines.cause(err)
 	if f, ok := errors.AsType[*fault.Error](err); ok && c.Response().Committed {
 		return a.cut(f)
@@ -73,9 +81,9 @@ func (h handler) upsert(c echo.Context) error {
 	return a.write(End{sum, warnings})
 }
 
-// begin reads the query and the media type of a bulk upsert.
-func begin(c echo.Context) (a *answer, err error) {
-	q, err := web.Query(c, "results")
+// begin reads the query and the media type of a bulk upsert. more names its other parameters.
+func begin(c echo.Context, more ...string) (a *answer, err error) {
+	q, err := web.Query(c, append(more, "results")...)
 	if err != nil {
 		return nil, err
 	}

@@ -280,6 +280,24 @@ func TestBulkAnswersEachLine(t *testing.T) {
 }
 
 // A line without a key is of the key "global".
+// A dry run answers each line and stores nothing.
+func TestADryRunOfABulkStoresNothing(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	lines := []string{"Content-Type", "application/x-ndjson"}
+	e.Want(200, "", "POST", schedulestest.BulkPath, schedulestest.DailyLine("a")+schedulestest.DailyLine("b"), lines...)
+	body := schedulestest.DailyLine("a") + strings.Replace(schedulestest.DailyLine("b"), "0 12", "0 13", 1) + schedulestest.DailyLine("c") + `{"workflow":"w","key":"d","spec":{"cron":"x"}}` + "\n"
+	before := e.Want(200, "", "GET", "/v1/schedules", "")
+	e.Want(422, "invalid", "POST", schedulestest.BulkPath+"?dry_run=perhaps", body, lines...)
+	shown := e.Ask("POST", schedulestest.BulkPath+"?dry_run=true", body, lines...)
+	if !strings.Contains(shown.Body, `"summary":{"inserted":1,"updated":1,"unchanged":1,"duplicates":0,"errors":1}`) {
+		t.Errorf("got %s", shown.Body)
+	}
+	if after := e.Want(200, "", "GET", "/v1/schedules", ""); after.Body != before.Body {
+		t.Errorf("after a dry run there is %s, before %s", after.Body, before.Body)
+	}
+}
+
 func TestAKeyThatIsLeftOutIsGlobal(t *testing.T) {
 	t.Parallel()
 	e := schedulestest.NewSite(t)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
@@ -132,6 +133,9 @@ func (r *reader) parse(ctx context.Context, it *item, text []byte, quotas tenant
 	}
 	if r.scope != nil {
 		it.Synced = true
+		if r.scope.Claim == claimFree {
+			it.Claims, _, _ = strings.Cut(r.scope.Label, ":")
+		}
 		if err := r.scope.outOfScope(line, key); err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ type writer struct {
 	s        *Bulk
 	tenant   tenants.ID
 	by       string
+	dry      bool            // nothing is stored
 	group    *errgroup.Group // of the call: it waits for what the writer starts
 	answered func([]Result) error
 
@@ -81,10 +82,10 @@ func (w *writer) begin(ctx context.Context, b *batch) {
 	b.stored = make(chan struct{})
 	w.flying = append(w.flying, b)
 	w.group.Go(func() error {
-		if err := w.s.storeBatch(ctx, w.tenant, w.by, b, false); err != nil {
+		if err := w.s.storeBatch(ctx, w.tenant, w.by, b, w.dry); err != nil {
 			return err
 		}
-		if isNew {
+		if isNew && !w.dry {
 			if err := postgres.AnalyzeNew(ctx, w.s.pool); err != nil {
 				w.s.log.Warn("plans may be slow for a while", "error", err)
 			}

@@ -25,6 +25,7 @@ type SyncParams struct {
 	Workflow  string
 	KeyPrefix string       // empty: all keys
 	Label     string       // name:value; empty: those of the workflow
+	Claim     string       // of a line whose schedule has another value of the label: any (or empty) takes the schedule, free refuses the line
 	Unlisted  string       // what becomes of stored ones that are not listed: keep (or empty), pause, delete
 	DryRun    bool         // nothing is changed, and all is told
 	MaxChange *ChangeLimit // nil: no limit
@@ -35,6 +36,12 @@ const (
 	unlistedKeep   = "keep"
 	unlistedPause  = "pause"
 	unlistedDelete = "delete"
+)
+
+// What a sync of a label does with a schedule that has another value of the label.
+const (
+	claimAny  = "any"
+	claimFree = "free"
 )
 
 func (p SyncParams) check() error {
@@ -49,6 +56,12 @@ func (p SyncParams) check() error {
 	}
 	if p.KeyPrefix != "" {
 		errs = append(errs, policy.CheckKey("/key_prefix", p.KeyPrefix))
+	}
+	if !slices.Contains([]string{"", claimAny, claimFree}, p.Claim) {
+		errs = append(errs, fault.Invalid("/claim", "%q is not one of any, free", p.Claim))
+	}
+	if p.Claim != "" && p.Label == "" {
+		errs = append(errs, fault.Invalid("/claim", "claim goes with label"))
 	}
 	if !slices.Contains([]string{"", unlistedKeep, unlistedPause, unlistedDelete}, p.Unlisted) {
 		errs = append(errs, fault.Invalid("/unlisted", "%q is not one of keep, pause, delete", p.Unlisted))

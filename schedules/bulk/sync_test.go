@@ -392,3 +392,30 @@ func dropUnlisted(h *schedulestest.Fixture, rt *rapid.T, p bulk.SyncParams, line
 		}
 	}
 }
+
+// With claim=free, a sync never takes a schedule from another value of its label, and says whose it is.
+func TestASyncThatClaimsOnlyFreeSchedules(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	line := func(key, labels string) string {
+		return fmt.Sprintf(`{"workflow":"w","key":%q,"spec":{"cron":"0 12 * * *"},"labels":{%s}}`, key, labels) + "\n"
+	}
+	e.Want(200, "", "POST", schedulestest.BulkPath, line("theirs", `"program":"b"`)+line("free", `"plan":"pro"`)+line("ours", `"program":"a"`), "Content-Type", "application/x-ndjson")
+	before := keyed(e.Fixture)
+	const path = "/v1/schedules/sync?label=program:a&unlisted=delete&claim=free"
+	listed := line("theirs", `"program":"a"`) + line("free", `"program":"a"`)
+	a := e.Want(200, "", "POST", path, listed, "Content-Type", "application/x-ndjson")
+	for _, want := range []string{`"code":"claimed"`, "program:b", `"key":"free","schedule_id"`, `"errors":1`, `"unlisted_untouched"`} {
+		if !strings.Contains(a.Body, want) {
+			t.Errorf("%s is not in %s", want, a.Body)
+		}
+	}
+	if got := keyed(e.Fixture); got != before {
+		t.Errorf("got %s, want %s", got, before)
+	}
+	if a := e.Want(200, "", "POST", "/v1/schedules/sync?label=program:b&unlisted=delete&claim=free&dry_run=true", line("theirs", `"program":"b"`), "Content-Type", "application/x-ndjson"); !strings.Contains(a.Body, `"unchanged":1`) {
+		t.Errorf("the schedule of another program was changed: %s", a.Body)
+	}
+	e.Want(422, "invalid", "POST", "/v1/schedules/sync?workflow=w&claim=free", "", "Content-Type", "application/x-ndjson")
+	e.Want(422, "invalid", "POST", "/v1/schedules/sync?label=program:a&claim=some", "", "Content-Type", "application/x-ndjson")
+}

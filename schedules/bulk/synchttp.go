@@ -26,7 +26,7 @@ var bareShare = regexp.MustCompile(`((?:^|&)max_change=[0-9.]+)%(&|$)`)
 func (h handler) sync(c echo.Context) error {
 	url := c.Request().URL
 	url.RawQuery = bareShare.ReplaceAllString(url.RawQuery, "${1}%25${2}")
-	q, err := web.Query(c, "workflow", "key_prefix", "label", "unlisted", "dry_run", "max_change", "results")
+	q, err := web.Query(c, "workflow", "key_prefix", "label", "claim", "unlisted", "dry_run", "max_change", "results")
 	if err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func (h handler) sync(c echo.Context) error {
 }
 
 func syncParams(q url.Values) (p SyncParams, err error) {
-	errs := []error{web.NotEmpty(q, "workflow", "key_prefix", "label", "unlisted", "dry_run", "max_change", "results")}
-	p = SyncParams{Workflow: q.Get("workflow"), KeyPrefix: q.Get("key_prefix"), Label: q.Get("label"), Unlisted: q.Get("unlisted"), DryRun: q.Get("dry_run") == "true"}
+	errs := []error{web.NotEmpty(q, "workflow", "key_prefix", "label", "claim", "unlisted", "dry_run", "max_change", "results")}
+	p = SyncParams{Workflow: q.Get("workflow"), KeyPrefix: q.Get("key_prefix"), Label: q.Get("label"), Claim: q.Get("claim"), Unlisted: q.Get("unlisted"), DryRun: q.Get("dry_run") == "true"}
 	if !p.DryRun && q.Get("dry_run") != "" && q.Get("dry_run") != "false" {
 		errs = append(errs, fault.Invalid("/dry_run", "%q is neither true nor false", q.Get("dry_run")))
 	}

@@ -52,7 +52,8 @@ type Params struct {
 	Dates []string `json:"dates,omitempty"`
 	ICS   string   `json:"ics,omitempty" empty:"yes"`
 
-	Pre version.Precondition `json:"-"`
+	Pre    version.Precondition `json:"-"`
+	DryRun bool                 `json:"-"` // nothing is stored
 }
 
 // Calendar is a tenant's calendar of days that specs leave out by its name.
@@ -121,7 +122,7 @@ func tooManyDates(n int) error {
 }
 
 // Put makes a tenant's calendar hold what p says, and has the schedules that leave it out fire by it from now on;
-// made tells that there was none. What is held already is not written again.
+// made tells that there was none. What is held already is not written again. A dry run returns what would be stored.
 func (cs *Calendars) Put(ctx context.Context, tenant tenants.ID, name string, p Params, by string) (c Calendar, made bool, err error) {
 	days, err := p.days(time.Now())
 	if err := fault.Join(policy.CheckName("/calendar", "calendar", name), err); err != nil {
@@ -165,10 +166,16 @@ func (cs *Calendars) Put(ctx context.Context, tenant tenants.ID, name string, p 
 		if !made {
 			change.Before = before
 		}
-		return tenants.Audit(ctx, tx, tenant, by, change)
+		if err := tenants.Audit(ctx, tx, tenant, by, change); err != nil {
+			return err
+		}
+		if p.DryRun {
+			return errDryRun
+		}
+		return nil
 	})
-	if errors.Is(err, errUnchanged) {
-		return c, false, nil
+	if errors.Is(err, errUnchanged) || errors.Is(err, errDryRun) {
+		return c, made, nil
 	}
 	if err != nil {
 		return c, made, err
@@ -178,6 +185,9 @@ func (cs *Calendars) Put(ctx context.Context, tenant tenants.ID, name string, p 
 
 // errUnchanged ends a transaction that has nothing to write.
 var errUnchanged = errors.New("the calendar holds this already")
+
+// errDryRun ends a transaction that is not to be committed.
+var errDryRun = errors.New("the calendar is only shown as it would be")
 
 func nonZero(t time.Time) *time.Time {
 	if t.IsZero() {

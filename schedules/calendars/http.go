@@ -14,11 +14,11 @@ func Routes(g *echo.Group, all *Calendars) {
 	h := handler{all}
 	read := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	write := tenants.Require(tenants.SchedulesWrite)
-	g.GET("/v1/zones", zones, read, web.NoQuery)
-	g.GET("/v1/zones/:timezone", zone, read)
+	g.GET("/v1/zones", zones, web.NoQuery, web.Conditional) // any token may read zones
+	g.GET("/v1/zones/:timezone", zone, web.Conditional)
 	g.GET("/v1/calendars", h.calendars, read)
 	g.GET("/v1/calendars/:calendar", h.calendar, read, web.NoQuery, web.Conditional)
-	g.PUT("/v1/calendars/:calendar", h.putCalendar, write, web.NoQuery, web.Conditional)
+	g.PUT("/v1/calendars/:calendar", h.putCalendar, write, web.Conditional)
 	g.DELETE("/v1/calendars/:calendar", h.deleteCalendar, write, web.NoQuery, web.Conditional)
 }
 
@@ -56,6 +56,14 @@ func (h handler) putCalendar(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	q, err := web.Query(c, "dry_run")
+	if err != nil {
+		return err
+	}
+	dryRun, err := web.Flag(q, "dry_run")
+	if err != nil {
+		return err
+	}
 	pre, err := web.Preconditions(c)
 	if err != nil {
 		return err
@@ -64,13 +72,13 @@ func (h handler) putCalendar(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	p.Pre = pre
+	p.Pre, p.DryRun = pre, dryRun
 	one, made, err := h.Put(c.Request().Context(), tenants.From(c), name, p, tenants.Caller(c).Subject)
 	if err != nil {
 		return err
 	}
 	web.Tag(c, one.revision())
-	return web.Answer(c, web.PutStatus(made), one)
+	return web.Answer(c, web.PutStatus(made && !dryRun), one)
 }
 
 func (h handler) deleteCalendar(c echo.Context) error {

@@ -21,6 +21,15 @@ func TestCalendarsOverHTTP(t *testing.T) {
 	if same := e.Want(200, "", "PUT", path, `{"dates":["2026-12-25","2027-01-01"]}`); same.Body != made.Body {
 		t.Errorf("made %s, put %s", made.Body, same.Body)
 	}
+	e.Want(422, "invalid", "PUT", path+"?dry_run=perhaps", `{}`)
+	if shown := e.Want(200, "", "PUT", path+"?dry_run=true", `{"dates":["2027-01-02"]}`); !strings.Contains(shown.Body, `"dates":["2027-01-02"]`) {
+		t.Errorf("a dry run answers %s", shown.Body)
+	}
+	e.Want(200, "", "PUT", "/v1/calendars/none?dry_run=true", `{}`)
+	e.Want(404, "not_found", "GET", "/v1/calendars/none", "")
+	if got := e.Want(200, "", "GET", path, ""); got.Body != made.Body {
+		t.Errorf("after a dry run it is %s, was %s", got.Body, made.Body)
+	}
 	e.Want(200, "", "PUT", path, `{}`)
 	e.Want(201, "", "PUT", "/v1/calendars/b", `{"dates":["2026-12-25"],"ics":"BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\nDTSTART;VALUE=DATE:20270105\nEND:VEVENT\nEND:VCALENDAR\n"}`)
 	page := e.Want(200, "", "GET", "/v1/calendars?limit=1", "")

@@ -1,6 +1,8 @@
 package calendars
 
 import (
+	"encoding/json"
+	"hash/fnv"
 	"iter"
 	"sync/atomic"
 	"time"
@@ -27,6 +29,8 @@ type ZoneChange struct {
 type ZoneList struct {
 	TZData string `json:"tzdata"`
 	Items  []Zone `json:"items"`
+
+	revision int64 // of the members above
 }
 
 // Transition is a moment at which the clock or the name of a zone changes.
@@ -72,8 +76,20 @@ func ListZones(now time.Time) ZoneList {
 		}
 		l.list.Items = append(l.list.Items, z)
 	}
+	l.list.revision = revisionOf(l.list)
 	lastList.Store(l)
 	return l.list
+}
+
+// revisionOf returns the version of an answer: a hash of its JSON. The answer changes with the tz database, and when a clock changes.
+func revisionOf(answer any) int64 {
+	b, err := json.Marshal(answer)
+	if err != nil {
+		panic(err) // zones have only texts and times
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(b) // a hash returns no error
+	return int64(h.Sum64() >> 1)
 }
 
 // listAhead is how far ahead the next change of a zone is looked for. Zones that change at all change each year.

@@ -8,6 +8,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/schedulestest"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // The list of zones and the changes of each say what a clock of the standard library shows with the same tz database.
@@ -100,4 +101,21 @@ func TestZonesOverHTTP(t *testing.T) {
 	for _, query := range []string{"from=now", "from=1969-01-01T00:00:00Z", "to=2101-01-01T00:00:00Z", "from=2027-01-01T00:00:00Z&to=2027-01-01T00:00:00Z", "from="} {
 		e.Want(422, "invalid", "GET", "/v1/zones/UTC?"+query, "")
 	}
+}
+
+// Any token may read zones, even one without a scope, and an answer that the client has already is 304.
+func TestZonesAreForAnyTokenAndTagged(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	for _, path := range []string{"/v1/zones", "/v1/zones/Europe%2FParis?from=2027-01-01T00:00:00Z&to=2028-01-01T00:00:00Z"} {
+		for _, token := range []string{e.Token("acme"), e.Token("", tenants.PlatformAdmin)} {
+			tag := e.Want(200, "", "GET", path, "", "Authorization", "Bearer "+token).Header.Get("ETag")
+			if again := e.Want(304, "", "GET", path, "", "If-None-Match", tag); again.Header.Get("ETag") != tag {
+				t.Errorf("%s: got %q, then %v", path, tag, again.Header)
+			}
+			e.Want(412, "version_mismatch", "GET", path, "", "If-Match", `"1"`)
+		}
+	}
+	paris := e.Want(200, "", "GET", "/v1/zones/Europe%2FParis", "").Header.Get("ETag")
+	e.Want(200, "", "GET", "/v1/zones/Europe%2FBerlin", "", "If-None-Match", paris)
 }

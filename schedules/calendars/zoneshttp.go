@@ -1,7 +1,6 @@
 package calendars
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -11,7 +10,8 @@ import (
 )
 
 func zones(c echo.Context) error {
-	return web.Answer(c, http.StatusOK, ListZones(time.Now()))
+	list := ListZones(time.Now())
+	return web.AnswerTagged(c, list.revision, list)
 }
 
 // zoneYears is for how many years transitions are shown if the request does not say.
@@ -41,5 +41,5 @@ func zone(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, answer)
+	return web.AnswerTagged(c, revisionOf(answer), answer)
 }

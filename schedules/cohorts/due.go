@@ -1,6 +1,7 @@
 package cohorts
 
 import (
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -10,7 +11,7 @@ type Due struct {
 	Shard    int16
 	Cohort   int64
 	Schedule int64
-	Run      Run
+	Run      runs.Run
 	Missed   int  // how many earlier times the tick stands for
 	Forced   bool // asked for by a client: neither expired nor missed
 }

@@ -3,7 +3,6 @@ package cohorts
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/runs"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -136,9 +136,7 @@ func LockSubjects(ctx context.Context, tx pgx.Tx, tenant tenants.ID, lock string
 	}
 	shares := make([]int32, len(subjects))
 	for i, subject := range subjects {
-		h := fnv.New64a()
-		_, _ = fmt.Fprintf(h, "%d/%s", tenant, subject)
-		shares[i] = int32(mix(h.Sum64()) % SubjectShares)
+		shares[i] = int32(uint64(runs.PhaseOf(fmt.Sprintf("%d/%s", tenant, subject))) % SubjectShares)
 	}
 	slices.Sort(shares)
 	_, err := tx.Exec(ctx, `SELECT `+lock+`($1, share) FROM unnest($2::int[]) AS s (share)`, subjectLocks, slices.Compact(shares))

@@ -64,17 +64,3 @@ func ShardFor(tenant tenants.ID, n int16, workflow, key string) int16 {
 	step := uint64(Shards / int(n))
 	return int16((first + h.Sum64()%uint64(n)*step) % Shards)
 }
-
-// PhaseOf is where a schedule stands among the members of a cohort with jitter: a hash of who it is.
-func PhaseOf(identity string) int64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(identity))
-	return int64(mix(h.Sum64()))
-}
-
-// mix ends a hash as splitmix64 does: FNV leaves neighbours close together.
-func mix(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}

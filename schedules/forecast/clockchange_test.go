@@ -98,10 +98,13 @@ func TestTheForecastByGroups(t *testing.T) {
 	if len(f.Peaks) != 1 || !f.Peaks[0].At.Equal(minute) || f.Peaks[0].Ticks != 100 || f.Peaks[0].DrainedAt == nil || !f.Peaks[0].DrainedAt.Equal(minute.Add(100*time.Second)) || f.Peaks[0].Jitter != "2m" {
 		t.Errorf("got %+v", f.Peaks)
 	}
+	if f := read("workflow=w&at=" + minute.Format(time.RFC3339)); len(f.Groups) != 1 || f.Groups[0].Workflow == nil || f.Groups[0].Reading == nil || f.Groups[0].Timezone == nil {
+		t.Errorf("the content of a minute has %+v", f.Groups)
+	}
 	if f := read("workflow=other"); f.Ticks != 0 || f.Groups != nil || len(f.Peaks) != 0 {
 		t.Errorf("got %+v", f)
 	}
-	for _, query := range []string{"group=color", "group=", "at=2026-01-01T00:00:00Z", "group=timing&at=soon", "workflow="} {
+	for _, query := range []string{"group=color", "group=", "at=", "group=timing&at=soon", "workflow="} {
 		e.Want(422, "invalid", "GET", "/v1/admin/forecast?"+query, "")
 	}
 }

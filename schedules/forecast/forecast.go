@@ -54,6 +54,8 @@ type estimate struct {
 	now       time.Time
 	from      time.Time // the whole minute of now
 	minutes   []float64
+	lanes     []*lane     // rates of workflows and endpoints
+	also      [][]float64 // minutes of the lanes that the timing passes which is being added
 	weekly    float64
 	truncated bool // some of it is estimated
 }
@@ -78,7 +80,11 @@ type group struct {
 func (f *Forecasts) computeNow(ctx context.Context, tenant tenants.ID, workflow string, now time.Time, hours int) (*estimate, error) {
 	ctx, cancel := context.WithTimeout(ctx, computeTimeout)
 	defer cancel()
-	groups, sampled, err := f.groups(ctx, tenant, workflow, false)
+	lanes, err := f.lanes(ctx, tenant, hours*60)
+	if err != nil {
+		return nil, err
+	}
+	groups, sampled, err := f.groups(ctx, tenant, workflow, len(lanes) > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +93,7 @@ func (f *Forecasts) computeNow(ctx context.Context, tenant tenants.ID, workflow 
 		return nil, err
 	}
 	from := now.UTC().Truncate(time.Minute)
-	o := &estimate{now: now.UTC(), from: from, minutes: make([]float64, hours*60), truncated: sampled}
+	o := &estimate{now: now.UTC(), from: from, minutes: make([]float64, hours*60), lanes: lanes, truncated: sampled}
 	most := max(leastSteps, mostSteps/max(1, len(groups)))
 	for i, t := range timings {
 		if t == nil {
@@ -96,11 +102,13 @@ func (f *Forecasts) computeNow(ctx context.Context, tenant tenants.ID, workflow 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		o.also = o.lanesOf(groups[i].workflow)
 		if o.add(t, groups[i].n, most) {
 			o.truncated = true
 		}
 		o.weekly += groups[i].n * float64(f.timings.Weekly(t, now))
 	}
+	o.also = nil
 	return o, nil
 }
 
@@ -124,11 +132,19 @@ func (o *estimate) add(t *calendar.Timing, n float64, most int) (cut bool) {
 	}
 }
 
-// lay lays n ticks into the minutes from an instant on, evenly over a width.
+// lay adds n ticks to a minute, and to that of the lanes that they pass.
+func (o *estimate) lay(minute int, n float64) {
+	o.minutes[minute] += n
+	for _, m := range o.also {
+		m[minute] += n
+	}
+}
+
+// spread lays n ticks into the minutes from an instant on, evenly over a width.
 func (o *estimate) spread(at time.Time, width time.Duration, n float64) {
 	first := at.Sub(o.from)
 	if width <= 0 {
-		o.minutes[int(first/time.Minute)] += n
+		o.lay(int(first/time.Minute), n)
 		return
 	}
 	for begin, end := first, first+width; begin < end; {
@@ -137,7 +153,7 @@ func (o *estimate) spread(at time.Time, width time.Duration, n float64) {
 			return
 		}
 		upto := min(end, time.Duration(i+1)*time.Minute)
-		o.minutes[i] += n * float64(upto-begin) / float64(width)
+		o.lay(i, n*float64(upto-begin)/float64(width))
 		begin = upto
 	}
 }

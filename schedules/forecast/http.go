@@ -53,7 +53,7 @@ func (h handler) forecast(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if q.Has("group") {
+	if q.Has("group") || q.Has("at") {
 		groups, truncated, err := h.Groups(ctx, tenant, workflow, by, minute)
 		if err != nil {
 			return err
@@ -68,13 +68,15 @@ func grouping(q url.Values) (by Grouping, minute time.Time, err error) {
 	if err := web.NotEmpty(q, "group", "at"); err != nil {
 		return by, minute, err
 	}
-	if !q.Has("group") {
-		if q.Has("at") {
-			return by, minute, fault.Invalid("/at", "at goes with group")
-		}
+	groups := q.Get("group")
+	switch {
+	case q.Has("group"):
+	case q.Has("at"):
+		groups = "workflow,timezone,timing"
+	default:
 		return by, minute, nil
 	}
-	if by, err = ReadGrouping(q.Get("group")); err != nil || !q.Has("at") {
+	if by, err = ReadGrouping(groups); err != nil || !q.Has("at") {
 		return by, minute, err
 	}
 	at, err := web.Moment(q, "at", time.Time{})

@@ -20,7 +20,7 @@ const peakSteps = 300
 
 // Peak warns of the most Warnings minute of those in which a timing has a tick, where more ticks are due in it than the
 // quota lets through.
-func (w *Cached) Peak(t *calendar.Timing, q tenants.Quotas, now time.Time) []calendar.Warning {
+func (w *Cached) Peak(t *calendar.Timing, workflow string, q tenants.Quotas, now time.Time) []calendar.Warning {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.latest
@@ -43,7 +43,7 @@ func (w *Cached) Peak(t *calendar.Timing, q tenants.Quotas, now time.Time) []cal
 		}
 		at = tick.At
 	}
-	return o.warn(worst, q)
+	return o.warn(worst, workflow, q)
 }
 
 // peakOfAll warns of the most Warnings minute of all.
@@ -53,7 +53,7 @@ func (w *Cached) peakOfAll(q tenants.Quotas) []calendar.Warning {
 	if w.latest == nil {
 		return nil
 	}
-	return w.latest.warn(w.latest.worst(), q)
+	return w.latest.warn(w.latest.worst(), "", q)
 }
 
 func (o *estimate) worst() (at int) {
@@ -65,22 +65,30 @@ func (o *estimate) worst() (at int) {
 	return at
 }
 
-// warn says what there is to say of a minute: nothing, unless more ticks are due in it than ticks_per_second lets through.
-func (o *estimate) warn(minute int, q tenants.Quotas) []calendar.Warning {
-	ticks := math.Round(o.minutes[minute])
-	if ticks <= float64(q.TicksPerSecond*secondsPerMinute) {
+// warn says what there is to say of a minute: nothing, unless more ticks are due in it than ticks_per_second, or the rate of a workflow
+// or an endpoint, lets through. Rates that do not concern the workflow, if one is given, are left out. It names the rate that takes
+// longest.
+func (o *estimate) warn(minute int, workflow string, q tenants.Quotas) []calendar.Warning {
+	ticks, perSecond, by := math.Round(o.minutes[minute]), float64(q.TicksPerSecond), "ticks_per_second"
+	for _, l := range o.lanes {
+		if n := math.Round(l.minutes[minute]); (workflow == "" || l.workflows[workflow]) && drainTime(n, l.perSecond) > drainTime(ticks, perSecond) {
+			ticks, perSecond, by = n, l.perSecond, l.name
+		}
+	}
+	if ticks <= perSecond*secondsPerMinute {
 		return nil
 	}
-	drain := drainTime(ticks, q)
+	drain := drainTime(ticks, perSecond)
 	return []calendar.Warning{{
 		Code: "peak_minute",
-		Detail: fmt.Sprintf("in the minute of %s %.0f ticks are due, and ticks_per_second allows %d a second: the last of them waits %s; a jitter of %s spreads them so that none waits",
-			o.from.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), ticks, q.TicksPerSecond, policy.FormatDuration(drain), policy.FormatDuration(jitterFor(ticks, q))),
+		Detail: fmt.Sprintf("in the minute of %s %.0f ticks are due, and %s allows %.0f a second: the last of them waits %s; a jitter of %s spreads them so that none waits",
+			o.from.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), ticks, by, perSecond, policy.FormatDuration(drain), policy.FormatDuration(wholeMinutes(drain))),
 	}}
 }
 
-func drainTime(ticks float64, q tenants.Quotas) time.Duration {
-	return time.Duration(math.Ceil(ticks/float64(q.TicksPerSecond))) * time.Second
+// drainTime returns how long so many ticks take at a rate.
+func drainTime(ticks, perSecond float64) time.Duration {
+	return time.Duration(math.Ceil(ticks/perSecond)) * time.Second
 }
 
 // Fits refuses a timing that comes instead of another (nil: none) where the ticks of all that is stored would be more in
@@ -200,6 +208,11 @@ func (w *Cached) first(hours int) *estimate {
 	}
 	o := new(*w.latest)
 	o.minutes = slices.Clone(o.minutes[:hours*60])
+	o.lanes = slices.Clone(o.lanes)
+	for i, l := range o.lanes {
+		o.lanes[i] = new(*l)
+		o.lanes[i].minutes = l.minutes[:hours*60]
+	}
 	return o
 }
 
@@ -224,12 +237,11 @@ func (f *Forecasts) Forecast(ctx context.Context, tenant tenants.ID, workflow st
 	out = Forecast{
 		From: o.from, To: o.from.Add(time.Duration(hours) * time.Hour), TicksPerSecond: q.TicksPerSecond,
 		ProjectedTicksPerDay: int64(perDay(o.weekly)), Peaks: o.peaks(q),
-		Minutes: []ForecastMinute{}, Warnings: append([]calendar.Warning{}, o.warn(o.worst(), q)...), Truncated: o.truncated,
+		Minutes: []ForecastMinute{}, Warnings: append([]calendar.Warning{}, o.warn(o.worst(), workflow, q)...), Truncated: o.truncated,
 	}
-	backlog := 0.0
+	queues := o.queues(q)
 	for i, n := range o.minutes {
-		backlog = max(0, backlog+n-float64(q.TicksPerSecond*secondsPerMinute))
-		m := ForecastMinute{o.at(i), max(0, int64(math.Round(n))), int64(math.Round(backlog))}
+		m := ForecastMinute{o.at(i), max(0, int64(math.Round(n))), int64(math.Round(queues[i].backlog))}
 		out.Ticks += m.Ticks
 		if m.Ticks == 0 && m.Backlog == 0 {
 			continue
@@ -250,18 +262,15 @@ func (o *estimate) at(minute int) time.Time { return o.from.Add(time.Duration(mi
 
 // peaks returns the minutes in which a backlog begins, or in which most ticks join one.
 func (o *estimate) peaks(q tenants.Quotas) []ForecastPeak {
-	peaks, capacity := []ForecastPeak{}, float64(q.TicksPerSecond*secondsPerMinute)
-	backlog := 0.0
+	peaks := []ForecastPeak{}
+	before := 0.0
 	most, worst := 0.0, -1 // of the backlog that is under way
-	for i, n := range o.minutes {
-		if n > capacity && n > most {
+	for i, w := range o.queues(q) {
+		if n := o.minutes[i]; w.backlog > before+leastBacklog && n > most {
 			most, worst = n, i
 		}
-		before := backlog
-		backlog = max(0, backlog+n-capacity)
-		if backlog == 0 && worst >= 0 {
-			share := (before + n) / capacity // of this minute, until nothing waits
-			peaks = append(peaks, o.peak(worst, new(o.at(i).Add(time.Duration(share*float64(time.Minute))).Truncate(time.Second)), q))
+		if before = w.backlog; w.backlog <= leastBacklog && worst >= 0 {
+			peaks = append(peaks, o.peak(worst, new(o.at(i).Add(time.Duration(w.share*float64(time.Minute))).Truncate(time.Second)), q))
 			most, worst = 0, -1
 		}
 	}
@@ -271,12 +280,15 @@ func (o *estimate) peaks(q tenants.Quotas) []ForecastPeak {
 	return peaks
 }
 
+// leastBacklog is how many ticks wait at least: less is an error of rounding.
+const leastBacklog = 1e-6
+
 func (o *estimate) peak(minute int, drained *time.Time, q tenants.Quotas) ForecastPeak {
-	ticks := math.Round(o.minutes[minute])
-	return ForecastPeak{At: o.at(minute), Ticks: int64(ticks), DrainedAt: drained, Jitter: policy.FormatDuration(jitterFor(ticks, q))}
+	return ForecastPeak{
+		At: o.at(minute), Ticks: int64(math.Round(o.minutes[minute])), DrainedAt: drained,
+		Jitter: policy.FormatDuration(wholeMinutes(o.longestDrain(minute, q))),
+	}
 }
 
-// jitterFor returns the jitter with which so many ticks of one minute do not wait.
-func jitterFor(ticks float64, q tenants.Quotas) time.Duration {
-	return (drainTime(ticks, q) + time.Minute - 1).Truncate(time.Minute)
-}
+// wholeMinutes rounds a time up.
+func wholeMinutes(d time.Duration) time.Duration { return (d + time.Minute - 1).Truncate(time.Minute) }

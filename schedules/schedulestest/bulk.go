@@ -97,7 +97,7 @@ func (h *Fixture) ChangeBetween(rt *rapid.T, w string) {
 				h.Exec(`UPDATE schedule SET paused_until = date_trunc('minute', now()) WHERE tenant_id = $1 AND workflow = $2 AND paused_until IS NOT NULL`, tenant, w)
 			}
 		case 4:
-			h.Exec(`UPDATE schedule SET status = 'quarantined', cohort_id = NULL, paused_at = NULL, paused_until = NULL WHERE tenant_id = $1 AND workflow = $2 AND key = $3`, tenant, w, key)
+			h.Exec(`UPDATE schedule SET status = 'quarantined', cohort_id = NULL, paused_at = NULL, paused_until = NULL, paused_by = NULL WHERE tenant_id = $1 AND workflow = $2 AND key = $3`, tenant, w, key)
 			h.Exec(`DELETE FROM member WHERE schedule_id IN (SELECT id FROM schedule WHERE status = 'quarantined')`)
 		case 5:
 			h.Exec(`UPDATE cohort SET next_at = next_at - interval '7 days', due_at = due_at - interval '7 days' WHERE tenant_id = $1 AND workflow = $2`, tenant, w)

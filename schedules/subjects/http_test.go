@@ -258,8 +258,14 @@ func TestAProfileHasWindowsAndLabels(t *testing.T) {
 		t.Errorf("a label of a profile changes a schedule from %s to %s", before.Body, after.Body)
 	}
 	one := e.Want(200, "", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":{"from":"22:00","to":"07:00","days":"1-5"}}`)
-	if window := one.Doc["quiet_hours"].(map[string]any); window["days"] != "1,2,3,4,5" || window["then"] != "defer" || len(one.Doc["labels"].(map[string]any)) != 0 {
+	if window := one.Doc["quiet_hours"].(map[string]any); window["days"] != "1-5" || window["then"] != "defer" || len(one.Doc["labels"].(map[string]any)) != 0 {
 		t.Errorf("got %s", one.Body)
+	}
+	for days, shown := range map[string]string{"sat,sun": "0,6", "MON": "1", "5-1": "0,1,5,6", "2,4-6": "2,4-6", "0-3,5": "0-3,5", "1,2": "1,2"} {
+		got := e.Want(200, "", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":{"from":"22:00","to":"07:00","days":"`+days+`"}}`)
+		if window := got.Doc["quiet_hours"].(map[string]any); window["days"] != shown {
+			t.Errorf("%s is shown as %v, want %s", days, window["days"], shown)
+		}
 	}
 	if a := e.Ask("PUT", keyPath, `{"timezone":"UTC","quiet_hours":[{"from":"22:00","to":"07:00"},{"from":"x","to":"07:00"}]}`); !strings.Contains(a.Body, `"/quiet_hours/1/from"`) {
 		t.Errorf("got %s", a.Body)

@@ -120,12 +120,27 @@ func shownWindow(w calendar.Window) QuietHours {
 	if w.Skip {
 		q.Then = skipQuiet
 	}
-	var days []string
-	for d := range 7 {
-		if w.Days&(1<<d) != 0 {
-			days = append(days, strconv.Itoa(d))
-		}
-	}
-	q.Days = strings.Join(days, ",")
+	q.Days = daysText(w.Days)
 	return q
+}
+
+// daysText writes days of the week in cron's syntax. Three or more in a row are a range, such as 1-5.
+func daysText(days uint8) string {
+	var parts []string
+	for first := 0; first < 7; {
+		last := first
+		for days&(1<<last) != 0 {
+			last++
+		}
+		switch n := last - first; {
+		case n >= 3:
+			parts = append(parts, fmt.Sprintf("%d-%d", first, last-1))
+		case n > 0:
+			for d := first; d < last; d++ {
+				parts = append(parts, strconv.Itoa(d))
+			}
+		}
+		first = max(last, first+1)
+	}
+	return strings.Join(parts, ",")
 }

@@ -1,18 +1,29 @@
-// Package carillontest is a Carillon in memory for tests: schedules, leases and pushes, without a database.
+// Package carillontest is a Carillon in memory for tests, with a clock that the test moves.
 //
-// Its clock moves only by [Server.Advance]. When Advance returns, all ticks that are due by then have fired. Only leases and long polls use the
-// real clock, or the fake one of a testing/synctest bubble. The package supports cron with five numeric fields, aligned and fixed-rate
-// intervals, and single times. It treats each overlap policy as allow_all, and refuses all other specs.
+// Its calendar is the server's own code. It accepts each spec that the server accepts, and computes the same ticks: also on the days on
+// which clocks change. A small model of the server's rules decides what becomes of each tick: overlap, missed, lateness, pauses, skips,
+// retries. Package servertest/agreement compares the model with the real server. What the package does not support, it refuses with the code not_in_carillontest
+// and the name of the feature.
+//
+//	srv := carillontest.Start(t)
+//	client := srv.Client()
+//	srv.Handle("daily-digest", func(ctx context.Context, tick carillon.Tick[json.RawMessage]) error { … })
+//	client.Schedules.Put(ctx, "daily-digest", "user_123", carillon.Params{…})
+//	srv.Advance("2026-11-01T12:00:00Z") // every tick that is due by then fires, at its time
+//
+// Ticks go to the handler of [Server.Handle], to a webhook ([Server.Push]), or to workers, which [Server.Work] runs. Ticks without any of
+// them wait for a lease.
+//
+// Schedules, ticks and retries follow the server's clock, which only the test moves. Leases and long polls use the real clock, or the
+// fake one of a testing/synctest bubble. H and jitter depend on the number of the tenant, which is 1 here, as on a new `carillon dev`.
 package carillontest
 
 import (
-	"bytes"
-	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	carillon "github.com/carillonhq/carillon/sdk-go"
@@ -23,36 +34,71 @@ const Token = "carillontest"
 
 // Server is a Carillon in memory. It is an [http.Handler]; the methods are safe for use by several goroutines.
 type Server struct {
+	tb     testing.TB // nil: the server was made by New
+	moving sync.Mutex // held while the clock moves
+
 	mu        sync.Mutex
 	now       time.Time
+	made      int // schedules so far; their ids have these numbers
 	schedules map[name]*schedule
-	ticks     map[string]*tick
-	retries   []*tick // failed, and due again later
-	ready     map[string][]*tick
-	leased    map[string]*tick
-	expires   time.Time // no lease ends before this time
-	pushes    map[string]push
-	triggered map[string]*tick // by idempotency key
-	changed   chan struct{}    // closed when a tick becomes ready
-	made      int
+	order     []*tick // all ticks; the number of a tick is its place, from 1 on
+	agenda    agenda
+	workflows map[string]*workflow
+	subjects  map[string]*subject
+	calendars map[string]*days
+	fallback  string // the tenant's fallback_timezone
+	answers   map[string]*kept
+
+	ready   map[string][]*tick // by workflow, in the order in which they may be leased
+	leased  map[*tick]bool
+	expires time.Time // no lease ends before this time
+	outbox  []*tick   // wait for a handler or a webhook of this process
+	targets map[string]target
+	takes   map[string]time.Duration
+	changed chan struct{} // closed when something changes that a long poll or the clock waits for
+	polled  map[poll]bool // what the workers of Work have asked for
+	workers int
 
 	listener *httptest.Server
 }
 
 type name struct{ workflow, key string }
 
-// New returns a server whose clock stands at midnight UTC of Monday, 2026-01-05.
+// New returns a server whose clock stands at midnight UTC of Monday, 2026-01-05. Tests call [Start].
 func New() *Server {
 	return &Server{
 		now:       time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC),
 		schedules: map[name]*schedule{},
-		ticks:     map[string]*tick{},
+		workflows: map[string]*workflow{},
+		subjects:  map[string]*subject{},
+		calendars: map[string]*days{},
+		answers:   map[string]*kept{},
 		ready:     map[string][]*tick{},
-		leased:    map[string]*tick{},
-		pushes:    map[string]push{},
-		triggered: map[string]*tick{},
+		leased:    map[*tick]bool{},
+		targets:   map[string]target{},
+		takes:     map[string]time.Duration{},
 		changed:   make(chan struct{}),
+		polled:    map[poll]bool{},
 	}
+}
+
+// Start returns a server for a test, which ends with the test. Its clock stands at midnight UTC of Monday, 2026-01-05. Advance it to where
+// the test begins before the test stores schedules. A wrong call of its methods fails the test.
+func Start(t testing.TB) *Server {
+	s := New()
+	s.tb = t
+	t.Cleanup(s.Close)
+	return s
+}
+
+// fail reports a wrong call of the test.
+func (s *Server) fail(format string, args ...any) {
+	text := "carillontest: " + fmt.Sprintf(format, args...)
+	if s.tb == nil {
+		panic(text)
+	}
+	s.tb.Helper()
+	s.tb.Fatal(text)
 }
 
 // Listen serves on a free port of the loopback interface, until Close, and returns the address.
@@ -110,171 +156,8 @@ func (s *Server) Now() time.Time {
 	return s.now
 }
 
-// ServeHTTP answers as the API does.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("X-Request-Id", "carillontest")
-	status, body := s.serve(r)
-	if p, ok := body.(problem); ok {
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(p.Status)
-		json.NewEncoder(w).Encode(p)
-		return
-	}
-	if held, ok := body.(carillon.Schedule); ok {
-		w.Header().Set("ETag", tag(held.Version))
-	}
-	if body == nil {
-		w.WriteHeader(status)
-		return
-	}
-	var content bytes.Buffer
-	e := json.NewEncoder(&content)
-	e.SetEscapeHTML(false)
-	media, parts := "application/json", []any{body}
-	if many, ok := body.(lines); ok {
-		media, parts = "application/x-ndjson", many
-	}
-	for _, part := range parts {
-		if err := e.Encode(part); err != nil {
-			panic(err) // every answer is JSON
-		}
-	}
-	w.Header().Set("Content-Type", media)
-	w.WriteHeader(status)
-	w.Write(content.Bytes())
-}
-
-// serve authenticates a request and passes it to the route of its path.
-func (s *Server) serve(r *http.Request) (int, any) {
-	if r.Header.Get("Authorization") != "Bearer "+Token {
-		return refuse(http.StatusUnauthorized, "unauthorized", "the token is not carillontest.Token")
-	}
-	segments, err := decodedPath(r)
-	if err != nil {
-		return refuse(http.StatusBadRequest, "malformed_path", "the path is not percent-encoded")
-	}
-	if len(segments) >= 4 && segments[0] == "workflows" && segments[2] == "schedules" {
-		route := r.Method + " " + strings.Join(segments[4:], "/")
-		if status, refused := unsupported(r, route); refused != nil {
-			return status, refused
-		}
-		if handle := s.scheduleRoute(route); handle != nil {
-			return handle(r, name{segments[1], segments[3]})
-		}
-	}
-	if status, refused := unsupported(r, ""); refused != nil {
-		return status, refused
-	}
-	switch {
-	case len(segments) == 1 && segments[0] == "schedules" && r.Method == http.MethodGet:
-		return s.list(r)
-	case len(segments) == 2 && segments[0] == "schedules" && r.Method == http.MethodPost:
-		return s.serveSchedules(r, segments[1])
-	case len(segments) >= 2 && segments[0] == "ticks":
-		return s.serveTick(r, segments[1], strings.Join(segments[2:], "/"))
-	}
-	return unknownRoute()
-}
-
-// decodedPath returns the path's segments below /v1. Each is decoded by itself, so that a key can have a slash.
-func decodedPath(r *http.Request) ([]string, error) {
-	segments := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/v1/"), "/")
-	for i, segment := range segments {
-		decoded, err := url.PathUnescape(segment)
-		if err != nil {
-			return nil, err
-		}
-		segments[i] = decoded
-	}
-	return segments, nil
-}
-
-// scheduleRoute returns the handler of a route, which is the method and the rest of the path after a schedule's name, or nil.
-func (s *Server) scheduleRoute(route string) func(*http.Request, name) (int, any) {
-	switch route {
-	case "PUT ":
-		return s.put
-	case "GET ":
-		return s.get
-	case "PATCH ":
-		return s.patch
-	case "DELETE ":
-		return s.remove
-	case "POST pause":
-		return s.pause
-	case "POST resume":
-		return s.resume
-	case "POST trigger":
-		return s.trigger
-	case "GET upcoming":
-		return s.upcoming
-	case "GET ticks":
-		return s.history
-	}
-	return nil
-}
-
-// serveSchedules serves an action on many schedules.
-func (s *Server) serveSchedules(r *http.Request, action string) (int, any) {
-	switch action {
-	case "bulk":
-		return s.bulk(r)
-	case "preview":
-		return s.preview(r)
-	case "get":
-		return s.named(r)
-	}
-	return unknownRoute()
-}
-
-// serveTick serves the paths below /v1/ticks: an id with an action, or an action on many ticks instead of the id.
-func (s *Server) serveTick(r *http.Request, id, action string) (int, any) {
-	switch r.Method + " " + action {
-	case "POST ":
-		return s.many(r, id)
-	case "GET ":
-		return s.one(id)
-	case "POST heartbeat":
-		return s.heartbeat(r, id)
-	case "POST complete":
-		return s.complete(r, id)
-	case "POST fail":
-		return s.fail(r, id)
-	}
-	return unknownRoute()
-}
-
-func unknownRoute() (int, any) {
-	return refuse(http.StatusNotFound, "not_found", "carillontest has no such route")
-}
-
-// problem is a problem document (RFC 9457).
-type problem struct {
-	Type     string           `json:"type"`
-	Title    string           `json:"title"`
-	Status   int              `json:"status"`
-	Detail   string           `json:"detail"`
-	Instance string           `json:"instance"`
-	Code     string           `json:"code"`
-	Errors   []carillon.Field `json:"errors,omitempty"`
-}
-
-func refuse(status int, code, detail string, fields ...carillon.Field) (int, any) {
-	return status, problem{
-		Type: "about:blank", Title: http.StatusText(status), Status: status,
-		Detail: detail, Instance: "carillontest", Code: code, Errors: fields,
-	}
-}
-
-// body decodes a request's JSON into into, and refuses unknown fields. An empty body is like {}.
-func body(r *http.Request, into any) (int, any) {
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if r.ContentLength == 0 {
-		return 0, nil
-	}
-	if err := d.Decode(into); err != nil {
-		return refuse(http.StatusBadRequest, "malformed_json", err.Error())
-	}
-	return 0, nil
+// announce tells long polls and the clock that something changed. The caller holds the lock.
+func (s *Server) announce() {
+	close(s.changed)
+	s.changed = make(chan struct{})
 }

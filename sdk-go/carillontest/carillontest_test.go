@@ -3,6 +3,7 @@ package carillontest_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,7 @@ func TestCronIsReadAsVixieDoes(t *testing.T) {
 		"0 6 * * 6-7":    {"2026-01-10 06:00", "2026-01-11 06:00", "2026-01-17 06:00"},
 		"0 22/1 * 5 *":   {"2026-05-01 22:00", "2026-05-01 23:00", "2026-05-02 22:00"},
 	} {
-		u, err := client.Preview(t.Context(), carillon.Spec{Cron: []string{cron}}, carillon.UpcomingParams{Count: 3})
+		u, err := client.Schedules.Preview(t.Context(), carillon.Spec{Cron: []string{cron}}, carillon.PreviewParams{Count: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,14 +40,14 @@ func TestCronIsReadAsVixieDoes(t *testing.T) {
 
 func TestSpecIsAUnionWithinItsBounds(t *testing.T) {
 	t.Parallel()
-	u, err := carillontest.New().Client().Preview(t.Context(), carillon.Spec{
+	u, err := carillontest.New().Client().Schedules.Preview(t.Context(), carillon.Spec{
 		Timezone:  "Europe/Berlin",
 		Cron:      []string{"0 12 * * *"},
-		Intervals: []carillon.Interval{{Every: "1d", Offset: "11h"}}, // 12:00 in Berlin, in winter
+		Intervals: []carillon.Interval{{Every: "24h", Offset: "11h"}}, // 12:00 in Berlin, in winter
 		At:        []string{"2026-01-07T13:30:00", "2026-01-06T00:00:00Z"},
 		StartAt:   "2026-01-06T12:00:00",
 		EndAt:     "2026-01-08T11:00:00Z",
-	}, carillon.UpcomingParams{})
+	}, carillon.PreviewParams{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,16 +60,38 @@ func TestSpecIsAUnionWithinItsBounds(t *testing.T) {
 	}
 }
 
-func TestWhatItCannotTimeIsRefused(t *testing.T) {
+func TestWhatItLacksIsRefusedByName(t *testing.T) {
 	t.Parallel()
-	client := carillontest.New().Client()
-	for _, spec := range []carillon.Spec{
-		{}, {Cron: []string{"@daily"}}, {Cron: []string{"0 8 * * MON"}}, {Cron: []string{"61 * * * *"}}, {Cron: []string{"*/0 * * * *"}},
-		{RRule: "RRULE:FREQ=DAILY"}, {Timezone: "Mars/Olympus", Cron: []string{"* * * * *"}}, {At: []string{"soon"}},
-		{Intervals: []carillon.Interval{{Every: "1 day"}}}, {Intervals: []carillon.Interval{{Every: "1h", Mode: "fixed_delay"}}},
-		{Cron: []string{"* * * * *"}, Jitter: "5s"}, {Cron: []string{"* * * * *"}, Exclude: &carillon.Exclude{Dates: []string{"2026-01-06"}}},
+	server := carillontest.Start(t)
+	client := server.Client()
+	_, err := client.Workflows.Put(t.Context(), "w", carillon.WorkflowParams{Rate: &carillon.Rate{PerSecond: 5}})
+	wantLack(t, err, "rates of workflows (/rate)")
+	_, err = client.Workflows.Put(t.Context(), "w", carillon.WorkflowParams{Endpoint: "hook"})
+	wantLack(t, err, "Server.Push")
+	_, err = client.Schedules.Explain(t.Context(), "w", "k", server.Now())
+	wantLack(t, err, "explanations")
+	_, err = client.Endpoints.Get(t.Context(), "hook")
+	wantLack(t, err, "endpoints")
+}
+
+func wantLack(t *testing.T, err error, feature string) {
+	t.Helper()
+	if e, ok := errors.AsType[*carillon.Error](err); !ok || e.Code != "not_in_carillontest" || !strings.Contains(e.Detail, feature) {
+		t.Errorf("got %v, want the refusal of %s", err, feature)
+	}
+}
+
+// The faults of a spec are the server's: located, with its codes.
+func TestBadSpecsAreRefusedAsByTheServer(t *testing.T) {
+	t.Parallel()
+	client := carillontest.Start(t).Client()
+	for pointer, spec := range map[string]carillon.Spec{
+		"/spec": {}, "/spec/cron/0": {Cron: []string{"61 * * * *"}}, "/spec/timezone": {Timezone: "Mars/Olympus", Cron: []string{"* * * * *"}},
+		"/spec/at/0": {At: []string{"soon"}}, "/spec/intervals/0/every": {Intervals: []carillon.Interval{{Every: "1 day"}}},
 	} {
-		if _, err := client.Put(t.Context(), "w", "k", carillon.Params{Spec: spec}); !errors.Is(err, carillon.ErrInvalid) {
+		_, err := client.Schedules.Put(t.Context(), "w", "k", carillon.Params{Spec: spec})
+		e, ok := errors.AsType[*carillon.Error](err)
+		if !ok || !errors.Is(err, carillon.ErrInvalid) || len(e.Fields) != 1 || e.Fields[0].Pointer != pointer {
 			t.Errorf("%+v: got %v", spec, err)
 		}
 	}
@@ -79,12 +102,12 @@ func TestAdvanceFiresInOrder(t *testing.T) {
 	server := carillontest.New()
 	client := server.Client()
 	for key, every := range map[string]string{"a": "20m", "b": "30m"} {
-		if _, err := client.Put(t.Context(), "w", key, carillon.Params{Spec: carillon.Spec{Intervals: []carillon.Interval{{Every: every}}, MaxTicks: 4}}); err != nil {
+		if _, err := client.Schedules.Put(t.Context(), "w", key, carillon.Params{Spec: carillon.Spec{Intervals: []carillon.Interval{{Every: every}}, MaxTicks: 4}, Policy: carillon.Policy{Overlap: "allow_all"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	server.Advance(time.Hour)
-	ticks, err := client.Lease(t.Context(), carillon.LeaseParams{Workflows: []string{"w"}, Max: 100, Lease: time.Minute})
+	server.AdvanceBy(time.Hour)
+	ticks, err := client.Ticks.Lease(t.Context(), carillon.LeaseParams{Workflows: []string{"w"}, Max: 100, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +124,8 @@ func TestAdvanceFiresInOrder(t *testing.T) {
 	if len(got) != 5 || got[0] != "a 00:20" || got[1] != "b 00:30" || got[2] != "a 00:40" {
 		t.Errorf("got %v", got)
 	}
-	server.Advance(time.Hour)
-	if s, err := client.Get(t.Context(), "w", "a"); err != nil || s.Status != "completed" || s.Stats.Fired != 4 || s.NextAt != nil {
+	server.AdvanceBy(time.Hour)
+	if s, err := client.Schedules.Get(t.Context(), "w", "a"); err != nil || s.Status != "completed" || s.Stats.Fired != 4 || s.NextAt != nil {
 		t.Errorf("got %+v, %v; want 4 ticks and no more", s, err)
 	}
 }
@@ -112,24 +135,24 @@ func TestLeaseEndsAndAnotherBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := carillontest.New()
 		client := server.Client()
-		if _, err := client.Put(t.Context(), "w", "k", carillon.Params{Spec: carillon.Spec{At: []string{"2026-01-05T08:00:00"}}}); err != nil {
+		if _, err := client.Schedules.Put(t.Context(), "w", "k", carillon.Params{Spec: carillon.Spec{At: []string{"2026-01-05T08:00:00"}}}); err != nil {
 			t.Fatal(err)
 		}
-		server.Advance(24 * time.Hour)
+		server.AdvanceBy(24 * time.Hour)
 		p := carillon.LeaseParams{Workflows: []string{"w"}, Max: 1, Wait: time.Minute, Lease: 10 * time.Second}
-		first, err := client.Lease(t.Context(), p)
+		first, err := client.Ticks.Lease(t.Context(), p)
 		if err != nil || len(first) != 1 {
 			t.Fatalf("got %v, %v", first, err)
 		}
 		began := time.Now()
-		second, err := client.Lease(t.Context(), p)
+		second, err := client.Ticks.Lease(t.Context(), p)
 		if err != nil || len(second) != 1 || second[0].TickID != first[0].TickID || second[0].Attempt != 2 || time.Since(began) != 10*time.Second {
 			t.Fatalf("got %+v, %v after %s", second, err, time.Since(began))
 		}
-		if err := client.Complete(t.Context(), first[0].TickID, first[0].LeaseToken, nil); !errors.Is(err, carillon.ErrConflict) {
+		if err := client.Ticks.Complete(t.Context(), first[0].TickID, first[0].LeaseToken, nil); !errors.Is(err, carillon.ErrConflict) {
 			t.Errorf("the first lease still counts: %v", err)
 		}
-		if err := client.Complete(t.Context(), second[0].TickID, second[0].LeaseToken, nil); err != nil {
+		if err := client.Ticks.Complete(t.Context(), second[0].TickID, second[0].LeaseToken, nil); err != nil {
 			t.Error(err)
 		}
 	})
@@ -140,13 +163,13 @@ func TestQueuesAreLeasedApart(t *testing.T) {
 	server := carillontest.New()
 	client := server.Client()
 	for _, queue := range []string{"slow", "fast"} {
-		_, err := client.Put(t.Context(), "w", queue, carillon.Params{Spec: carillon.Spec{At: []string{"2026-01-05T08:00:00"}}, Delivery: carillon.Delivery{Queue: queue}})
+		_, err := client.Schedules.Put(t.Context(), "w", queue, carillon.Params{Spec: carillon.Spec{At: []string{"2026-01-05T08:00:00"}}, Delivery: carillon.Delivery{Queue: queue}})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	server.Advance(24 * time.Hour)
-	ticks, err := client.Lease(t.Context(), carillon.LeaseParams{Workflows: []string{"w"}, Queues: []string{"fast"}, Max: 10, Lease: time.Minute})
+	server.AdvanceBy(24 * time.Hour)
+	ticks, err := client.Ticks.Lease(t.Context(), carillon.LeaseParams{Workflows: []string{"w"}, Queues: []string{"fast"}, Max: 10, Lease: time.Minute})
 	if err != nil || len(ticks) != 1 || ticks[0].Key != "fast" {
 		t.Errorf("got %+v, %v", ticks, err)
 	}

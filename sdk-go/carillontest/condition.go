@@ -1,47 +1,48 @@
 package carillontest
 
 import (
-	"fmt"
 	"net/http"
-	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// evaluates lists the routes of one schedule that evaluate preconditions, as in the API.
-var evaluates = []string{"PUT ", "GET ", "PATCH ", "DELETE ", "POST pause", "POST resume", "POST trigger"}
+func tag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// unsupported refuses preconditions that the route does not evaluate.
-func unsupported(r *http.Request, route string) (int, any) {
-	for _, header := range []string{"If-Match", "If-None-Match"} {
-		if len(r.Header.Values(header)) > 0 && !slices.Contains(evaluates, route) {
-			return refuse(http.StatusBadRequest, "precondition_not_supported", "this route does not support "+header+": leave it out")
-		}
+// condition checks If-Match and If-None-Match against the version of what is stored; 0: nothing is stored.
+func condition(r *http.Request, version int64) error {
+	if err := checkMatch(r, version); err != nil {
+		return err
 	}
-	return 0, nil
+	if version != 0 && hasTag(r, "If-None-Match", version, true) {
+		return fault.Mismatch("it already exists, with version %d", version)
+	}
+	return nil
 }
 
-// condition checks If-Match and If-None-Match.
-func condition(r *http.Request, held *schedule) (int, any) {
-	if status, refused := checkMatch(r, held); refused != nil {
-		return status, refused
-	}
-	if held != nil && hasTag(r, "If-None-Match", held.Version, true) {
-		return refuse(http.StatusPreconditionFailed, "version_mismatch", fmt.Sprintf("it already exists, with version %d", held.Version))
-	}
-	return 0, nil
-}
-
-func checkMatch(r *http.Request, held *schedule) (int, any) {
+func checkMatch(r *http.Request, version int64) error {
 	if len(r.Header.Values("If-Match")) == 0 {
-		return 0, nil
+		return nil
 	}
-	if held == nil {
-		return refuse(http.StatusPreconditionFailed, "version_mismatch", "it does not exist yet")
+	if version == 0 {
+		return fault.Mismatch("it does not exist yet")
 	}
-	if !hasTag(r, "If-Match", held.Version, false) {
-		return refuse(http.StatusPreconditionFailed, "version_mismatch", fmt.Sprintf("the current version is %d", held.Version))
+	if !hasTag(r, "If-Match", version, false) {
+		return fault.Mismatch("the current version is %d", version)
 	}
-	return 0, nil
+	return nil
+}
+
+// conditional answers a GET of something with a version: 304 if the client knows that version.
+func conditional(r *http.Request, version int64, answer any) (any, error) {
+	if err := checkMatch(r, version); err != nil {
+		return nil, err
+	}
+	if hasTag(r, "If-None-Match", version, true) {
+		return reply{status: http.StatusNotModified}, nil
+	}
+	return answer, nil
 }
 
 // hasTag reports whether a header lists a version. Weak tags count if weak is set.

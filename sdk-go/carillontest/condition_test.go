@@ -14,7 +14,7 @@ func TestNoPreconditionIsIgnored(t *testing.T) {
 	t.Parallel()
 	server := carillontest.New()
 	put := func() {
-		if _, err := server.Client().Put(t.Context(), "w", "k", carillon.Params{Spec: carillon.Spec{Cron: []string{"0 8 * * *"}}}); err != nil {
+		if _, err := server.Client().Schedules.Put(t.Context(), "w", "k", carillon.Params{Spec: carillon.Spec{Cron: []string{"0 8 * * *"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

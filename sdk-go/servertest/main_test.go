@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/carillonhq/carillon/api/apitest"
 	carillon "github.com/carillonhq/carillon/sdk-go"
 	"github.com/carillonhq/carillon/tenants"
@@ -64,7 +66,13 @@ func run(m *testing.M) (code int, err error) {
 	if err := json.Unmarshal(text, &server); err != nil {
 		return 0, fmt.Errorf("read the ready file: %w", err)
 	}
+	before := goleak.IgnoreCurrent()
 	code = m.Run()
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	if err := goleak.Find(before); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	if err := dev.Process.Signal(os.Interrupt); err != nil {
 		return code, err
 	}
@@ -92,8 +100,8 @@ func served(ready string, ended <-chan error) ([]byte, error) {
 
 var made atomic.Int32 // tenants of the tests
 
-// client returns a client of a new tenant. The OpenAPI document is the measure of each of its requests and answers.
-func client(t *testing.T) *carillon.Client {
+// newTenant makes a tenant with wide quotas and returns its name.
+func newTenant(t *testing.T) string {
 	t.Helper()
 	tenant := fmt.Sprintf("tenant-%d", made.Add(1))
 	body, err := json.Marshal(map[string]any{"name": tenant, "quotas": tenants.Wide()})
@@ -114,6 +122,13 @@ func client(t *testing.T) *carillon.Client {
 	if answer.StatusCode != http.StatusCreated {
 		t.Fatalf("make the tenant: %s", answer.Status)
 	}
+	return tenant
+}
+
+// client returns a client of a new tenant. The OpenAPI document is the measure of each of its requests and answers.
+func client(t *testing.T) *carillon.Client {
+	t.Helper()
+	tenant := newTenant(t)
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(base.CloseIdleConnections)
 	c, err := carillon.New(carillon.Config{URL: server.URL, Token: token(t, tenant), HTTPClient: &http.Client{Transport: apitest.Transport(t, base)}, Retries: -1})

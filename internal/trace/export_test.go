@@ -1,0 +1,127 @@
+package trace_test
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/trace"
+	"github.com/carillonhq/carillon/internal/trace/tracetest"
+)
+
+func open(t *testing.T, log io.Writer) (*trace.Tracer, *prometheus.Registry) {
+	t.Helper()
+	ids, err := ident.New([]byte("0123456789abcdef"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracer, err := trace.New(t.Context(), trace.Options{Process: "host/1", Version: "v1", IDs: ids, Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	tracer.Register(registry)
+	return tracer, registry
+}
+
+func TestSpansReachTheCollector(t *testing.T) {
+	c := tracetest.New(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
+	t.Setenv("OTEL_SERVICE_NAME", "ticker")
+	tracer, _ := open(t, io.Discard)
+	sweep := tracer.Begin("sweep", trace.Context{}, time.Now(), trace.Facts{Tenant: 7, Ticks: 2, Lane: "small"})
+	chunk := sweep.Context()
+	self := chunk.Child()
+	tracer.Record("tick", chunk, self, time.Now().Add(-time.Second), trace.Facts{Tenant: 7, Workflow: "digest", Tick: ident.TickKey{Schedule: 3, At: time.Unix(60, 0)}})
+	tracer.Record("push", self, trace.Context{}, time.Now(), trace.Facts{Tenant: 7, Attempt: 2, Status: 503, Outcome: "failed", Bad: true})
+	unsampled := chunk
+	unsampled.Flags = 0
+	tracer.Record("push", unsampled, trace.Context{}, time.Now(), trace.Facts{})
+	tracer.Begin("never ended", chunk, time.Now(), trace.Facts{})
+	sweep.End(false)
+	tracer.Close()
+
+	all := c.Spans()
+	if len(all) != 3 {
+		t.Fatalf("got %d spans", len(all))
+	}
+	tick, root, push := all[0], all[1], all[2]
+	if about := root.Resource; about["service.name"] != "ticker" || about["service.instance.id"] != "host/1" || about["service.version"] != "v1" {
+		t.Errorf("got spans of %v", about)
+	}
+	if [16]byte(root.TraceId) != chunk.Trace || [8]byte(root.SpanId) != chunk.Span || len(root.ParentSpanId) != 0 || !chunk.Sampled() {
+		t.Errorf("got the root %v of %s", root, chunk)
+	}
+	if [8]byte(tick.SpanId) != self.Span || [8]byte(tick.ParentSpanId) != chunk.Span || tick.EndTimeUnixNano-tick.StartTimeUnixNano < uint64(time.Second) {
+		t.Errorf("got the tick %v", tick)
+	}
+	if [8]byte(push.ParentSpanId) != self.Span || push.Status.GetCode() != otlp.Status_STATUS_CODE_ERROR || push.Kind != otlp.Span_SPAN_KIND_CLIENT {
+		t.Errorf("got the push %v", push)
+	}
+	var names []string
+	for _, a := range append(tick.Attributes, push.Attributes...) {
+		names = append(names, strings.TrimPrefix(a.Key, "carillon."))
+	}
+	if got := strings.Join(names, " "); got != "tenant workflow tick_id tenant attempt outcome http.response.status_code" {
+		t.Errorf("got the attributes %s", got)
+	}
+}
+
+// A collector that is away, or refuses, delays nothing and fills no memory. No secret is in the log.
+func TestACollectorThatIsAwayDelaysNothing(t *testing.T) {
+	hanging := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hanging:
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	defer close(hanging)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", strings.Replace(server.URL, "://", "://user:secret1@", 1)+"/secret2?key=secret3")
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=secret4, broken secret5")
+	var log bytes.Buffer
+	tracer, registry := open(t, &log)
+	parent, _ := trace.Parse(sent)
+	began := time.Now()
+	for range 20_000 { // ten times the queue
+		tracer.Record("tick", parent, trace.Context{}, began, trace.Facts{Tenant: 1, Workflow: "w"})
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the spans took %s", took)
+	}
+	began = time.Now()
+	tracer.Close()
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the close took %s", took)
+	}
+	if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "did not take spans") {
+		t.Errorf("got the log %s", &log)
+	}
+	found, err := registry.Gather()
+	if err != nil || len(found) != 1 || found[0].GetName() != "carillon_spans_lost_total" || found[0].Metric[0].Counter.GetValue() == 0 {
+		t.Errorf("got %v, %v", found, err)
+	}
+}
+
+func TestARefusalIsLoggedWithoutItsText(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret", http.StatusForbidden) }))
+	defer server.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL+"/secret")
+	var log bytes.Buffer
+	tracer, _ := open(t, &log)
+	tracer.Begin("put", trace.Context{}, time.Now(), trace.Facts{}).End(false)
+	tracer.Close()
+	if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "it refused them") {
+		t.Errorf("got the log %s", &log)
+	}
+}

@@ -1,0 +1,9 @@
+package agreement
+
+import (
+	"testing"
+
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+)
+
+func TestMain(m *testing.M) { postgrestest.Main(m) }
