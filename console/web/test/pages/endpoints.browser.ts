@@ -1,0 +1,49 @@
+import { expect, test } from "vitest";
+import { looksWell, open, useBrowser } from "../browser";
+
+useBrowser();
+looksWell("endpoints", "/demo/endpoints", "billing-hook");
+looksWell("endpoint", "/demo/endpoints/billing-hook", "Last answers");
+looksWell("new endpoint", "/demo/endpoints", "billing-hook", async (page) => {
+  await page.getByRole("button", { name: "New endpoint" }).click();
+  await page.getByRole("dialog").waitFor();
+});
+
+test("a test shows the answer as text, and the state is switched", async () => {
+  const page = await open("/demo/endpoints/billing-hook");
+  await page.getByRole("button", { name: "Send a test" }).click();
+  await page.getByText("It refused the tick").waitFor();
+  expect(await page.locator("main script").count()).toBe(0);
+  await page.getByRole("button", { name: "Hold" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Hold" }).click();
+  await page.getByText("The endpoint is held.").first().waitFor();
+  await page.getByRole("button", { name: "Enable" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Enable" }).click();
+  await page.getByText("The endpoint is enabled.").first().waitFor();
+  await page.close();
+});
+
+test("an endpoint is made, changed, given a new secret and deleted", async () => {
+  const page = await open("/demo/endpoints");
+  await page.getByRole("button", { name: "New endpoint" }).click();
+  await page.getByLabel("Name").fill("fresh");
+  await page.getByLabel("Address").fill("http://127.0.0.1:9/ticks");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText(/^whsec_/).waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+  await page.getByRole("link", { name: "fresh" }).click();
+  await page.getByRole("button", { name: "Change" }).click();
+  await page.getByLabel("Ticks in a request").fill("50");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("up to 50 ticks a request").waitFor();
+  await page.getByRole("button", { name: "Rotate secret" }).click();
+  await page.getByRole("button", { name: "Make the new secret" }).click();
+  await page.getByText(/^whsec_|Rotate again all the same/).waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByLabel(/Type fresh/).fill("fresh");
+  await page.getByRole("button", { name: "Delete it" }).click();
+  await page.getByRole("heading", { name: "Endpoints", level: 1 }).waitFor();
+  expect(await page.getByRole("link", { name: "fresh" }).count()).toBe(0);
+  await page.close();
+});

@@ -1,0 +1,31 @@
+import { test } from "vitest";
+import { looksWell, open, useBrowser } from "../browser";
+
+useBrowser();
+looksWell("forecast", "/demo/forecast", "No tick waits for the quota.");
+looksWell("forecast without a tick", "/demo/forecast?workflow=nobody", "No tick is due");
+
+looksWell("heat of a week", "/demo/forecast?workflow=daily-digest", "room to add", async (page) => {
+  await page.getByText("room to add").scrollIntoViewIfNeeded();
+});
+
+test("the largest minute of an hour of the week shows its content, from a shade and from the table", async () => {
+  const page = await open("/demo/forecast?workflow=daily-digest");
+  await page.locator(".heat .shade6").last().click();
+  await page.getByRole("table", { name: "What is in this minute" }).getByText("daily-digest").first().waitFor();
+  await page.getByRole("button", { name: "Show the hours as a table" }).click();
+  await page
+    .getByRole("button", { name: /ticks. Show them/ })
+    .first()
+    .click();
+  await page.getByRole("table", { name: "What is in this minute" }).getByText("daily-digest").first().waitFor();
+  await page.close();
+});
+
+test("a minute shows its content", async () => {
+  const page = await open("/demo/forecast");
+  await page.getByText("No tick waits for the quota.").waitFor();
+  await page.goto(`/console/demo/forecast?at=${new Date(Math.ceil(Date.now() / 60_000 + 2) * 60_000).toISOString()}`);
+  await page.getByRole("table", { name: "What is in this minute" }).getByText("reminders").waitFor();
+  await page.close();
+});
