@@ -19,39 +19,50 @@ declare module "vitest" {
   }
 }
 
-/** Starts a carillon dev, unless CARILLON_READY names the ready file of one, and a Chromium; seeds it; and ends both. */
+/** Starts a Chromium, and a carillon dev unless CARILLON_READY names the ready file of one; seeds it; and ends both. */
 export default async function setup(project: TestProject) {
-  const folder = mkdtempSync(join(tmpdir(), "console-"));
-  const file = process.env.CARILLON_READY ?? join(folder, "ready.json");
-  let server: ChildProcess | undefined;
-  if (!process.env.CARILLON_READY) {
-    const program = process.env.CARILLON_PROGRAM ? [process.env.CARILLON_PROGRAM] : ["go", "run", "./cmd/carillon"];
-    server = spawn(program[0], [...program.slice(1), "dev", "--ephemeral", "--listen", "127.0.0.1:0", "--ready-file", file], {
-      cwd: "../..",
-      stdio: ["ignore", "ignore", "inherit"],
-      env: { ...process.env, DATABASE_URL: "" },
-      detached: true,
-    });
-  }
-  await until(() => existsSync(file), 180_000, "carillon dev is ready");
-  const ready = JSON.parse(readFileSync(file, "utf8")) as Ready;
-  await seed(ready);
   const browser = await chromium.launchServer({
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP carillon.test 127.0.0.1"],
   });
-  project.provide("ready", ready);
-  project.provide("browser", browser.wsEndpoint());
-  return async () => {
+  const folder = mkdtempSync(join(tmpdir(), "console-"));
+  const file = process.env.CARILLON_READY ?? join(folder, "ready.json");
+  const server = process.env.CARILLON_READY ? undefined : start(file);
+  const end = async () => {
     await browser.close();
-    if (server) {
+    if (server && server.exitCode === null) {
       const ended = new Promise((done) => server.on("exit", done));
       process.kill(-(server.pid as number), "SIGINT");
       await ended;
     }
     rmSync(folder, { recursive: true });
   };
+  try {
+    await until(() => existsSync(file) || ended(server), 180_000, "carillon dev is ready");
+    if (ended(server)) throw new Error("carillon dev ended before it was ready");
+    const ready = JSON.parse(readFileSync(file, "utf8")) as Ready;
+    await seed(ready);
+    project.provide("ready", ready);
+    project.provide("browser", browser.wsEndpoint());
+  } catch (error) {
+    await end(); // vitest calls it only for a setup that succeeded
+    throw error;
+  }
+  return end;
 }
+
+/** Starts a carillon dev that writes its address and tokens to a file. */
+function start(file: string): ChildProcess {
+  const program = process.env.CARILLON_PROGRAM ? [process.env.CARILLON_PROGRAM] : ["go", "run", "./cmd/carillon"];
+  return spawn(program[0], [...program.slice(1), "dev", "--ephemeral", "--listen", "127.0.0.1:0", "--ready-file", file], {
+    cwd: "../..",
+    stdio: ["ignore", "ignore", "inherit"],
+    env: { ...process.env, DATABASE_URL: "" },
+    detached: true,
+  });
+}
+
+const ended = (server?: ChildProcess) => server !== undefined && server.exitCode !== null;
 
 /** Waits for a condition. */
 export async function until(holds: () => boolean | Promise<boolean>, ms: number, what: string): Promise<void> {
