@@ -170,7 +170,7 @@ func (d *deliveries) failOver(ctx context.Context, f failure, s servers) error {
 	length := failCalm + failAfter
 	from := time.Now().Truncate(time.Second).Add(20 * time.Second)
 	to := from.Add(length)
-	if err := d.steady(ctx, from, to); err != nil {
+	if err := d.steady(ctx, lateRate, from, to); err != nil {
 		return err
 	}
 	puts := d.putOn(ctx)

@@ -180,10 +180,8 @@ func (l fairLoad) giantFor(ctx context.Context, while time.Duration) (swept int,
 	if err != nil {
 		return 0, 0, err
 	}
-	select {
-	case <-ctx.Done():
-		return 0, 0, ctx.Err()
-	case <-time.After(while):
+	if err := sleep(ctx, while); err != nil {
+		return 0, 0, err
 	}
 	ended, err := l.giant(ctx)
 	return ended.swept, float64(ended.swept-began.swept) / ended.at.Sub(began.at).Seconds(), err

@@ -22,7 +22,7 @@ const (
 	workCommand = "work"
 )
 
-// handover fires a herd. One process of SDK workers runs its ticks and is killed when half of them have ended; then other workers finish all.
+// handover fires a herd, whose ticks are to be completed as fast as those of pull. One process of SDK workers runs its ticks and is killed when half of them have ended; then other workers finish all.
 func handover(ctx context.Context, o options, p *progress) (*report, error) {
 	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error {
 		if err := d.put(ctx, handed); err != nil {
@@ -65,7 +65,7 @@ func handover(ctx context.Context, o options, p *progress) (*report, error) {
 		if rate := float64(half) / killed.Sub(due).Seconds(); o.scale < 1 { // the first ticks of a small herd wait for the sweep
 			d.report.figure("per_second_before_the_kill", rate)
 		} else {
-			d.report.atLeast("per_second_before_the_kill", rate, pullRate/2)
+			d.report.atLeast("per_second_before_the_kill", rate, pullRate)
 		}
 		d.report.atMost("lost", float64(d.n-all), 0)
 		d.report.atMost("doubled", float64(ticks-schedules), 0)

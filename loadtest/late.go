@@ -41,7 +41,7 @@ func punctual(ctx context.Context, o options, p *progress) (*report, error) {
 		defer stop()
 		length := o.lasting(lateFor, lateLeast).Truncate(time.Second)
 		from := time.Now().Truncate(time.Second).Add(20 * time.Second)
-		if err := d.steady(ctx, from, from.Add(length)); err != nil {
+		if err := d.steady(ctx, lateRate, from, from.Add(length)); err != nil {
 			return err
 		}
 		want := int(length/time.Second) * lateRate
@@ -72,8 +72,8 @@ func punctual(ctx context.Context, o options, p *progress) (*report, error) {
 }
 
 // steady stores schedules that fire at a constant rate from one moment to another, and not after it.
-func (d *deliveries) steady(ctx context.Context, from, to time.Time) error {
-	n := lateRate * lateEvery
+func (d *deliveries) steady(ctx context.Context, perSecond int, from, to time.Time) error {
+	n := perSecond * lateEvery
 	sum, err := d.client.Schedules.PutAll(ctx, func(yield func(carillon.BulkLine) bool) {
 		for i := range n {
 			line := carillon.BulkLine{Workflow: lateWorkflow, Key: fmt.Sprintf("user_%08d", i)}

@@ -98,6 +98,7 @@ var scenarios = []scenario{
 	{"handover", "100,000 ticks due at one instant, an SDK worker killed in the middle, and another that finishes all", handover},
 	{"declare", "100,000 schedules that a program declares: the first sync, the same again, half of them, and all again, beside another program", declare},
 	{"push", "100,000 ticks due at one instant, to an endpoint on the same machine, one by one and in batches", push},
+	{"tail", "2,000 ticks a second pushed, in turn with nobody and with a client that follows them: what the tail costs a tick", tailed},
 	{"held", "50,000 ticks for a held endpoint: the cost of two minutes of waiting, and how soon all are delivered after it", held},
 	{"late", "1,000,000 schedules stored, and 500 ticks a second pushed for two minutes: how late they are", punctual},
 	{"snapshot", "1,000 firings a second of cohorts of one for 20 minutes beside an open old snapshot: the blocks that each statement reads", snapshotted},

@@ -60,7 +60,7 @@ func (d *deliveries) outlive(ctx context.Context, o options, server *embedded.Se
 	defer stop()
 	length := restartCalm + restartDown + restartAfter
 	from := time.Now().Truncate(time.Second).Add(20 * time.Second)
-	if err := d.steady(ctx, from, from.Add(length)); err != nil {
+	if err := d.steady(ctx, lateRate, from, from.Add(length)); err != nil {
 		return err
 	}
 	if _, err := d.server.await(ctx, time.Until(from.Add(restartCalm)), func() bool { return false }); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
 
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/trace"
@@ -20,11 +22,16 @@ import (
 
 func open(t *testing.T, log io.Writer) (*trace.Tracer, *prometheus.Registry) {
 	t.Helper()
+	return openWith(t, log, false)
+}
+
+func openWith(t *testing.T, log io.Writer, grpc bool) (*trace.Tracer, *prometheus.Registry) {
+	t.Helper()
 	ids, err := ident.New([]byte("0123456789abcdef"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracer, err := trace.New(t.Context(), trace.Options{Process: "host/1", Version: "v1", IDs: ids, Log: slog.New(slog.NewTextHandler(log, nil))})
+	tracer, err := trace.New(t.Context(), trace.Options{GRPC: grpc, Process: "host/1", Version: "v1", IDs: ids, Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,10 +41,15 @@ func open(t *testing.T, log io.Writer) (*trace.Tracer, *prometheus.Registry) {
 }
 
 func TestSpansReachTheCollector(t *testing.T) {
-	c := tracetest.New(t)
+	for protocol, collector := range map[string]func(*testing.T) *tracetest.Collector{"http/protobuf": tracetest.New, "grpc": tracetest.NewGRPC} {
+		t.Run(protocol, func(t *testing.T) { spansReach(t, collector(t), protocol == "grpc") })
+	}
+}
+
+func spansReach(t *testing.T, c *tracetest.Collector, grpc bool) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
 	t.Setenv("OTEL_SERVICE_NAME", "ticker")
-	tracer, _ := open(t, io.Discard)
+	tracer, registry := openWith(t, io.Discard, grpc)
 	sweep := tracer.Begin("sweep", trace.Context{}, time.Now(), trace.Facts{Tenant: 7, Ticks: 2, Lane: "small"})
 	chunk := sweep.Context()
 	self := chunk.Child()
@@ -50,6 +62,9 @@ func TestSpansReachTheCollector(t *testing.T) {
 	sweep.End(false)
 	tracer.Close()
 
+	if found, err := registry.Gather(); err != nil || found[0].Metric[0].Counter.GetValue() != 0 {
+		t.Errorf("got lost spans: %v, %v", found, err)
+	}
 	all := c.Spans()
 	if len(all) != 3 {
 		t.Fatalf("got %d spans", len(all))
@@ -123,5 +138,31 @@ func TestARefusalIsLoggedWithoutItsText(t *testing.T) {
 	tracer.Close()
 	if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "it refused them") {
 		t.Errorf("got the log %s", &log)
+	}
+}
+
+// A collector that refuses what it gets by gRPC is told of by its status, without its text.
+func TestARefusalByGRPCIsLoggedByItsStatus(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, served := grpc.NewServer(), make(chan error, 1) // it knows no service
+	go func() { served <- server.Serve(listener) }()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+listener.Addr().String())
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=secret")
+	var log bytes.Buffer
+	tracer, registry := openWith(t, &log, true)
+	tracer.Begin("put", trace.Context{}, time.Now(), trace.Facts{}).End(false)
+	tracer.Close()
+	server.Stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "grpc status Unimplemented") {
+		t.Errorf("got the log %s", &log)
+	}
+	if found, err := registry.Gather(); err != nil || found[0].Metric[0].Counter.GetValue() != 1 {
+		t.Errorf("got %v, %v", found, err)
 	}
 }

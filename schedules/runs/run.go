@@ -16,6 +16,8 @@ type Run struct {
 	Drop   bool      // its ticks are recorded as missed, not handed out
 	Quiet  bool      // its ticks are recorded as skipped for quiet hours, not handed out
 	Next   time.Time // the nominal time after At; zero: there is none
+
+	overdue bool // it is late, whatever it stands for
 }
 
 const (
@@ -70,12 +72,12 @@ func BeginUntil(t *calendar.Timing, next, until, now time.Time, missed string) R
 		r.At, r.Late = last.At, true
 		r.Missed = t.Count(next, last.At)
 	}
-	if now.Sub(t.Due(r.At)) > onTime {
+	if r.overdue = now.Sub(t.Due(r.At)) > onTime; r.overdue {
 		r.Late = true
 		r.Drop = r.Drop || missed == "none"
 	}
 	if r = r.Placed(t); t.Jitter() > 0 {
-		r.Late = r.late(t, now)
+		r.decideLate(t, now)
 	}
 	return r
 }
@@ -90,13 +92,14 @@ func earlier(a, b time.Time) time.Time {
 // Resume is a run that began earlier and has not reached all members, as of now.
 func Resume(t *calendar.Timing, at, from time.Time, missed int, drop bool, now time.Time) Run {
 	r := Run{At: at, From: from, Missed: missed, Drop: drop}.Placed(t)
-	r.Late = r.late(t, now)
+	r.decideLate(t, now)
 	return r
 }
 
-// late reports whether a run that goes on at now catches up. It has until the end of its walk to reach its members.
-func (r Run) late(t *calendar.Timing, now time.Time) bool {
-	return r.Drop || r.Missed > 0 && !r.waited(t, r.From) || now.Sub(t.Due(r.At)) > onTime+max(0, r.gap(t))
+// decideLate decides whether a run that goes on at now catches up. It has until the end of its walk to reach its members.
+func (r *Run) decideLate(t *calendar.Timing, now time.Time) {
+	r.overdue = now.Sub(t.Due(r.At)) > onTime+max(0, r.gap(t))
+	r.Late = r.Drop || r.overdue || r.Missed > 0 && !r.waited(t, r.From)
 }
 
 // Until is the run with its nominal time moved to the last one before a moment, which stands for those before it.
@@ -161,6 +164,9 @@ func (r Run) For(t *calendar.Timing, from time.Time, until *time.Time) (own Run,
 		return own, false
 	}
 	own.Missed = own.MissedSince(t, from)
+	if r.Missed > 0 && own.Missed == 0 && own.At.Equal(r.At) { // the member missed nothing: it joined meanwhile
+		own.Late = r.Drop || r.overdue
+	}
 	return own, true
 }
 

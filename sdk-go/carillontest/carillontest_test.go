@@ -174,3 +174,57 @@ func TestQueuesAreLeasedApart(t *testing.T) {
 		t.Errorf("got %+v, %v", ticks, err)
 	}
 }
+
+// A tick that was triggered at a nominal time comes behind the tick of that time, though jitter delays this one.
+func TestATriggerAtANominalTimeIsListedBehindIt(t *testing.T) {
+	t.Parallel()
+	server := carillontest.Start(t)
+	client := server.Client()
+	spec := carillon.Spec{Cron: []string{"0 * * * *"}, Jitter: "20m", MaxTicks: 1}
+	if _, err := client.Schedules.Put(t.Context(), "w", "k", carillon.Params{Spec: spec, Policy: carillon.Policy{Overlap: "allow_all"}}); err != nil {
+		t.Fatal(err)
+	}
+	server.AdvanceBy(time.Hour)
+	if _, err := client.Schedules.Trigger(t.Context(), "w", "k", carillon.TriggerParams{}); err != nil {
+		t.Fatal(err)
+	}
+	server.AdvanceBy(20 * time.Minute)
+	var got []string
+	for tick, err := range client.Schedules.Ticks(t.Context(), "w", "k", carillon.TickFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, tick.Cause+tick.Timestamp.Format(" 15:04"))
+	}
+	if want := []string{"manual 01:00", "schedule 01:00"}; !slices.Equal(got, want) { // the newest first
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// The end of a tick of a fixed_delay moves no time of the spec that has replaced it.
+func TestAnEndedDelayMovesNoTimeOfALaterSpec(t *testing.T) {
+	t.Parallel()
+	server := carillontest.Start(t)
+	client := server.Client()
+	put := func(spec carillon.Spec) {
+		t.Helper()
+		if _, err := client.Schedules.Put(t.Context(), "w", "k", carillon.Params{Spec: spec}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(carillon.Spec{Intervals: []carillon.Interval{{Every: "50m", Mode: "fixed_delay", First: "now"}}})
+	server.AdvanceBy(time.Hour - time.Second)
+	ticks, err := client.Ticks.Lease(t.Context(), carillon.LeaseParams{Workflows: []string{"w"}, Max: 1, Lease: time.Minute})
+	if err != nil || len(ticks) != 1 {
+		t.Fatalf("got %v, %v", ticks, err)
+	}
+	put(carillon.Spec{Cron: []string{"0 * * * *"}}) // its first time is the next second
+	if err := client.Ticks.Complete(t.Context(), ticks[0].TickID, ticks[0].LeaseToken, nil); err != nil {
+		t.Fatal(err)
+	}
+	server.AdvanceBy(time.Second)
+	s, err := client.Schedules.Get(t.Context(), "w", "k")
+	if want := time.Date(2026, 1, 5, 1, 0, 0, 0, time.UTC); err != nil || s.LastAt == nil || !s.LastAt.Equal(want) {
+		t.Errorf("the last tick was at %v, %v, want %s", s.LastAt, err, want)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillonhq/carillon/schedules/runs"
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
@@ -125,7 +126,7 @@ func (s *Server) endDelay(t *tick) {
 	}
 	h.delayAt = nil
 	m := h.member
-	if m == nil {
+	if m == nil || !runs.Delays(h.timing) { // another spec is in force since
 		return
 	}
 	from := s.now

@@ -104,11 +104,23 @@ func (s *Server) allTicks(r *http.Request, _ []string) (any, error) {
 	return recordsOf(q, s.order)
 }
 
+// byTime orders ticks by their nominal times, as the server does: the tick of the timing comes before those that were triggered at that
+// moment, however late it fires.
+func byTime(a, b *tick) int {
+	if order := a.at.Compare(b.at); order != 0 || a.timed == b.timed {
+		return order
+	}
+	if a.timed {
+		return -1
+	}
+	return 1
+}
+
 func recordsOf(q *query, ticks []*tick) (any, error) {
 	from, to := q.time("from"), q.time("to")
 	equal := func(name, value string) bool { return !q.Has(name) || q.Get(name) == value }
 	sorted := slices.Clone(ticks)
-	slices.SortStableFunc(sorted, func(a, b *tick) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(sorted, byTime)
 	var records []carillon.TickRecord
 	for _, t := range slices.Backward(sorted) {
 		h := t.of

@@ -207,6 +207,17 @@ export function Empty({ title, children, curl, cli, action }: EmptyProps) {
   );
 }
 
+/** A number as it is read: 1,200. */
+export const many = (n: number | string) => Number(n).toLocaleString("en");
+
+/** A rate in words. */
+export const rateText = (rate: { per_second: number; ramp?: string | null }) => `${many(rate.per_second)} ticks a second${rate.ramp ? `, ramp ${rate.ramp}` : ""}`;
+
+/** A number in a column. */
+export function Figure({ of: n }: { of?: number | string }) {
+  return n === undefined ? <span class="dim">–</span> : <span class="num">{many(n)}</span>;
+}
+
 /** Text of which nothing is known: a key, a note, an error. Marks of direction in it do not reach the rest of the page. */
 export function Name({ children, mono }: { children: ComponentChildren; mono?: boolean }) {
   return <bdi class={mono ? "mono break" : "break"}>{children}</bdi>;

@@ -34,8 +34,16 @@ test("an endpoint is made, changed, given a new secret and deleted", async () =>
   await page.getByRole("link", { name: "fresh" }).click();
   await page.getByRole("button", { name: "Change" }).click();
   await page.getByLabel("Ticks in a request").fill("50");
+  expect(await page.getByLabel("Ramp").isDisabled()).toBe(true);
+  await page.getByLabel("Ticks a second").fill("20");
+  await page.getByLabel("Ramp").fill("soon");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("dialog").getByRole("alert").waitFor();
+  expect(await page.getByLabel("Ramp").getAttribute("aria-invalid")).toBe("true");
+  await page.getByLabel("Ramp").fill("2m");
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("up to 50 ticks a request").waitFor();
+  await page.getByText("20 ticks a second, ramp 2m").waitFor();
   await page.getByRole("button", { name: "Rotate secret" }).click();
   await page.getByRole("button", { name: "Make the new secret" }).click();
   await page.getByText(/^whsec_|Rotate again all the same/).waitFor();

@@ -12,6 +12,32 @@ test("the wave shows its figures as a table", async () => {
   await page.close();
 });
 
+test("the wave shows a moment of the last day", async () => {
+  const page = await open("/demo/workflows/daily-digest");
+  const slider = page.getByRole("slider", { name: /^Shown/ });
+  await slider.waitFor();
+  expect(await slider.getAttribute("aria-valuetext")).toBe("now");
+  await slider.fill("-96");
+  const moment = await slider.getAttribute("aria-valuetext");
+  expect(moment).toMatch(/^\w+ \d+ \w+ \d\d:(00|15|30|45) UTC$/);
+  await page
+    .getByRole("region", { name: "The wave" })
+    .getByText(moment?.slice(-9, -4) ?? "", { exact: true })
+    .first()
+    .waitFor();
+  await slider.fill("0");
+  await page.getByRole("region", { name: "The wave" }).getByText("now", { exact: true }).waitFor();
+  await page.close();
+});
+
+test("the last hour of a workflow shows how late its ticks were", async () => {
+  const page = await open("/demo/workflows/reminders");
+  const table = page.getByRole("table", { name: /^Ticks by lateness and by five minutes/ });
+  await table.getByRole("rowheader", { name: /^≤ \d/ }).first().waitFor();
+  expect((await table.locator("td").allTextContents()).some((text) => Number(text.replaceAll(",", "")) > 0)).toBe(true);
+  await page.close();
+});
+
 looksWell("change a workflow", "/demo/workflows/daily-digest", "The outline is the number of active schedules", async (page) => {
   await page.getByRole("button", { name: "Change" }).click();
   await page.getByLabel("Ticks a second").fill("50");

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { heat, shade } from "../../src/pages/forecast/heat";
+import { shade } from "../../src/charts/shade";
+import { heat } from "../../src/pages/forecast/heat";
 
 test("each hour of a clock has its largest minute, and hours outside are empty", () => {
   const minutes = [

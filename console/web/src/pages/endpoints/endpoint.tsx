@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { useLocation, useRoute } from "preact-iso";
 import { type Answer, call, type Got, intent, read } from "../../call";
-import { Action, Await, Head, Name, Panel, Problem } from "../../parts/basic";
+import { Action, Await, Head, Name, Panel, Problem, rateText } from "../../parts/basic";
 import { Clock } from "../../parts/clock";
 import { Confirm, Deletion } from "../../parts/dialog";
 import { Status } from "../../parts/outcome";
@@ -144,7 +144,7 @@ function Facts({ of: e }: { of: Stored }) {
         <dt>batch</dt>
         <dd>{e.batch === 1 ? "one tick a request" : `up to ${e.batch} ticks a request`}</dd>
         <dt>rate</dt>
-        <dd>{e.rate ? `${e.rate.per_second} ticks a second` : "no limit of its own"}</dd>
+        <dd>{e.rate ? rateText(e.rate) : "no limit of its own"}</dd>
         <dt>headers</dt>
         <dd>{Object.keys(e.headers).length > 0 ? Object.keys(e.headers).map((h) => <code key={h}>{h} </code>) : <span class="dim">none</span>}</dd>
         <dt>events</dt>

@@ -46,6 +46,7 @@ export function Form({ stored, onClose, onSaved }: Props) {
   const [url, setURL] = useState(e?.url ?? "");
   const [batch, setBatch] = useState(String(e?.batch ?? 1));
   const [rate, setRate] = useState(e?.rate ? String(e.rate.per_second) : "");
+  const [ramp, setRamp] = useState(e?.rate?.ramp ?? "");
   const [headers, setHeaders] = useState(
     Object.entries(e?.headers ?? {})
       .map(([n, v]) => `${n}: ${v}`)
@@ -56,7 +57,7 @@ export function Form({ stored, onClose, onSaved }: Props) {
   const [made, show] = useState<Endpoint | null>(null);
   const secret = useRef(false); // the dialog closes with the functions of its last drawing
   const save = async () => {
-    const body = { url, batch: Number(batch), headers: headersOf(headers), events: told, ...(rate ? { rate: { ...e?.rate, per_second: Number(rate) } } : {}) };
+    const body = { url, batch: Number(batch), headers: headersOf(headers), events: told, ...(rate ? { rate: { per_second: Number(rate), ...(ramp ? { ramp } : {}) } } : {}) };
     try {
       const got = await call("put", "/v1/endpoints/{name}", { path: { name }, body: body as never, ...(stored ? { ifMatch: stored.etag } : { ifNoneMatch: "*" }) });
       const saved = got.value as Endpoint;
@@ -95,6 +96,9 @@ export function Form({ stored, onClose, onSaved }: Props) {
         </Field>
         <Field label="Ticks a second" hint="Empty: no limit." wrong={complaint(error, "/rate")}>
           {(p) => <input {...p} type="number" min={1} value={rate} onInput={(ev) => setRate(ev.currentTarget.value)} />}
+        </Field>
+        <Field label="Ramp" hint="After a pause the rate rises over this long, such as 30s." wrong={complaint(error, "/rate/ramp")}>
+          {(p) => <input {...p} value={ramp} disabled={!rate} onInput={(ev) => setRamp(ev.currentTarget.value)} spellcheck={false} />}
         </Field>
       </div>
       <Field label="Headers" hint="One a line, as Name: value. A stored value is shown as … and stays if you leave it so." wrong={complaint(error, "/headers")}>

@@ -1,31 +1,29 @@
 import { useState } from "preact/hooks";
 import { type Answer, read } from "../../call";
 import { Chart, type Line } from "../../charts/chart";
-import { Await, Empty, Head, Panel } from "../../parts/basic";
+import { Await, Empty, Figure, Head, Panel } from "../../parts/basic";
 import { Clock } from "../../parts/clock";
 import { type Filter, Filters } from "../../parts/filters";
 import { type Column, Table } from "../../parts/table";
 import { useQuery } from "../../query";
 import { lasting } from "../../time";
-import { link, useParams } from "../../url";
+import { useParams } from "../../url";
 import { longest, queue, spread } from "./backlog";
+import { Minute } from "./minute";
 import { Week } from "./week";
 import "./style.css";
 
 type Forecast = Answer<"/v1/admin/forecast">;
 type Peak = Forecast["peaks"][number];
-type Group = NonNullable<Forecast["groups"]>[number];
 
 const filters: Filter[] = [
   { name: "workflow", label: "workflow", always: true },
   { name: "hours", label: "hours", always: true, values: ["24", "168"] },
 ];
 
-const figure = (n: number) => <span class="num">{Number(n).toLocaleString("en")}</span>;
-
 const peakColumns = (pick: (at: string) => void): Column<Peak>[] => [
   { head: "minute", width: "minmax(190px, 1.2fr)", cell: (p) => <Clock at={p.at} /> },
-  { head: "ticks", width: "minmax(80px, 1fr)", cell: (p) => figure(p.ticks) },
+  { head: "ticks", width: "minmax(80px, 1fr)", cell: (p) => <Figure of={p.ticks} /> },
   {
     head: "drained",
     width: "minmax(190px, 1.2fr)",
@@ -42,17 +40,6 @@ const peakColumns = (pick: (at: string) => void): Column<Peak>[] => [
       </button>
     ),
   },
-];
-
-const groupColumns: Column<Group>[] = [
-  { head: "ticks", width: "90px", cell: (g) => figure(g.count) },
-  {
-    head: "workflow",
-    width: "minmax(120px, 1fr)",
-    cell: (g) => <a href={`${link("schedules")}?${new URLSearchParams({ workflow: g.workflow ?? "", timezone: g.timezone ?? "" })}`}>{g.workflow}</a>,
-  },
-  { head: "zone", width: "minmax(120px, 1fr)", cell: (g) => g.timezone ?? "" },
-  { head: "when", width: "minmax(180px, 2fr)", cell: (g) => g.reading ?? "" },
 ];
 
 /** What is due in the coming hours, against the quota, and what would change it. */
@@ -84,7 +71,7 @@ export default function ForecastPage() {
         }
       </Await>
       <Week workflow={workflow} pick={(at) => change({ at })} />
-      {query.at && <Minute at={query.at} workflow={workflow} />}
+      {query.at && <Minute at={query.at} workflow={workflow} jitter={forecast.data?.peaks.find((p) => p.at === query.at)?.jitter} />}
     </div>
   );
 }
@@ -131,42 +118,11 @@ function Parts({ of: f, pick }: { of: Forecast; pick: (at: string) => void }) {
           {wait === 0 ? "No tick waits for the quota." : `Ticks wait for up to ${lasting(wait)}.`} The largest minute has {Math.round(top).toLocaleString("en")} ticks; the quota lets{" "}
           {limit.toLocaleString("en")} through.
         </p>
-        <p class="dim">This only shows the effect: it changes neither the quota nor a schedule.</p>
+        <p class="dim">This only shows the effect. To spread schedules, show the content of a minute.</p>
       </Panel>
       <Panel bare title="Peaks above the quota of today">
         <Table label="Peaks" columns={peakColumns(pick)} rows={f.peaks} id={(p) => p.at} empty={<p class="skeleton">No minute has more ticks than the quota lets through.</p>} />
       </Panel>
     </>
-  );
-}
-
-/** What is due in one minute. */
-function Minute({ at, workflow }: { at: string; workflow?: string }) {
-  const content = useQuery({
-    key: ["forecast-minute", at, workflow],
-    fn: (signal) => read("/v1/admin/forecast", { query: { group: "workflow,timezone,timing", at, workflow }, signal }),
-    keep: true,
-  });
-  return (
-    <Panel
-      bare
-      title={
-        <>
-          In the minute of <Clock at={at} />
-        </>
-      }
-    >
-      <Await of={content}>
-        {(f) => (
-          <Table
-            label="What is in this minute"
-            columns={groupColumns}
-            rows={f.groups ?? []}
-            id={(g) => `${g.workflow} ${g.timezone} ${g.reading}`}
-            empty={<p class="skeleton">Nothing is due in this minute.</p>}
-          />
-        )}
-      </Await>
-    </Panel>
   );
 }

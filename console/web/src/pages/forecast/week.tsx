@@ -1,13 +1,14 @@
 import { useState } from "preact/hooks";
 import { read } from "../../call";
-import { Action, Await, Panel } from "../../parts/basic";
+import "../../charts/heat.css";
+import { shade } from "../../charts/shade";
+import { Action, Await, many, Panel } from "../../parts/basic";
 import { useQuery } from "../../query";
 import { chosen, dayText, offsetAt } from "../../time";
-import { type Cell, type Day, heat, shade } from "./heat";
+import { type Cell, type Day, heat } from "./heat";
 
 const hours = Array.from({ length: 24 }, (_, h) => h);
 const two = (n: number) => String(n).padStart(2, "0");
-const many = (n: number) => n.toLocaleString("en");
 
 /** The largest minute of each hour of the coming week: where schedules crowd, and where there is room. */
 export function Week({ workflow, pick }: { workflow?: string; pick: (at: string) => void }) {

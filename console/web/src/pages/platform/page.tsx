@@ -1,5 +1,5 @@
 import { type Answer, read } from "../../call";
-import { Await, Command, Head, Panel } from "../../parts/basic";
+import { Await, Command, Figure, Head, Panel } from "../../parts/basic";
 import { type Column, Table } from "../../parts/table";
 import { POLL, useQuery } from "../../query";
 import { lasting } from "../../time";
@@ -14,8 +14,6 @@ const columns: Column<Process>[] = [
   { head: "shards", width: "90px", cell: (p) => <span class="num">{p.shards} of 64</span> },
 ];
 
-const figure = (n: number) => <span class="num">{Number(n).toLocaleString("en")}</span>;
-
 /** The engine over all tenants: its processes, what is due and what waits. */
 export default function Engine() {
   const view = useQuery({ key: ["platform"], fn: (signal) => read("/v1/platform/overview", { signal }), every: POLL });
@@ -27,7 +25,10 @@ export default function Engine() {
           <>
             {Number(v.broken_promises) > 0 && (
               <div class="problem" role="alert">
-                <strong>{figure(v.broken_promises)} rows contradict a promise.</strong> Run the command that says which, and what to do.
+                <strong>
+                  <Figure of={v.broken_promises} /> rows contradict a promise.
+                </strong>{" "}
+                Run the command that says which, and what to do.
                 <Command text="carillon doctor" />
               </div>
             )}
@@ -35,13 +36,19 @@ export default function Engine() {
               <Panel title="Sweep">
                 <dl class="facts">
                   <dt>due, not swept</dt>
-                  <dd>{figure(v.due)}</dd>
+                  <dd>
+                    <Figure of={v.due} />
+                  </dd>
                   <dt>oldest of them</dt>
                   <dd class={Number(v.oldest_due_age_ms) > 5000 ? "overdue" : ""}>{Number(v.oldest_due_age_ms) ? `${lasting(Number(v.oldest_due_age_ms))} ago` : "–"}</dd>
                   <dt>swept, not handed out</dt>
-                  <dd>{figure(v.unopened)}</dd>
+                  <dd>
+                    <Figure of={v.unopened} />
+                  </dd>
                   <dt>broken promises</dt>
-                  <dd>{figure(v.broken_promises)}</dd>
+                  <dd>
+                    <Figure of={v.broken_promises} />
+                  </dd>
                 </dl>
               </Panel>
               <Panel title="Jobs that wait">
@@ -49,7 +56,9 @@ export default function Engine() {
                   {Object.entries(v.queues).map(([queue, n]) => (
                     <>
                       <dt>{queue}</dt>
-                      <dd>{figure(n)}</dd>
+                      <dd>
+                        <Figure of={n} />
+                      </dd>
                     </>
                   ))}
                   {Object.keys(v.queues).length === 0 && <dt>none</dt>}
@@ -58,11 +67,17 @@ export default function Engine() {
               <Panel title="Tenants">
                 <dl class="facts">
                   <dt>active</dt>
-                  <dd>{figure(v.tenants.active)}</dd>
+                  <dd>
+                    <Figure of={v.tenants.active} />
+                  </dd>
                   <dt>suspended</dt>
-                  <dd>{figure(v.tenants.suspended)}</dd>
+                  <dd>
+                    <Figure of={v.tenants.suspended} />
+                  </dd>
                   <dt>being erased</dt>
-                  <dd>{figure(v.tenants.erasing)}</dd>
+                  <dd>
+                    <Figure of={v.tenants.erasing} />
+                  </dd>
                 </dl>
               </Panel>
             </div>

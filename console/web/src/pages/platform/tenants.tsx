@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import type { components } from "../../api.gen";
 import { call, read } from "../../call";
 import { now } from "../../live";
-import { Action, Empty, Field, Head, Panel } from "../../parts/basic";
+import { Action, Empty, Field, Figure, Head, Panel } from "../../parts/basic";
 import { Confirm, Dialog } from "../../parts/dialog";
 import { type Column, Table } from "../../parts/table";
 import { type Page, refresh, useList, useQuery } from "../../query";
@@ -13,15 +13,14 @@ type Tenant = components["schemas"]["TenantPage"]["items"][number];
 type Use = components["schemas"]["TenantUse"];
 type Asked = { tenant: Tenant; verb: "suspend" | "erase" } | null;
 
-const figure = (n?: number) => (n === undefined ? <span class="dim">–</span> : <span class="num">{Number(n).toLocaleString("en")}</span>);
 const mebibytes = (n?: number) => (n === undefined ? <span class="dim">–</span> : <span class="num">{(Number(n) / 2 ** 20).toFixed(1)} MiB</span>);
 
 const columns = (use: Map<string, Use>, ask: (a: Asked) => void): Column<Tenant>[] => [
   { head: "tenant", width: "minmax(140px, 1.5fr)", cell: (t) => <strong>{t.name}</strong> },
   { head: "status", width: "110px", cell: (t) => t.status },
-  { head: "schedules", width: "100px", cell: (t) => figure(use.get(t.name)?.schedules) },
-  { head: "ticks today", width: "100px", cell: (t) => figure(use.get(t.name)?.ticks) },
-  { head: "failed today", width: "100px", cell: (t) => figure(use.get(t.name)?.failed) },
+  { head: "schedules", width: "100px", cell: (t) => <Figure of={use.get(t.name)?.schedules} /> },
+  { head: "ticks today", width: "100px", cell: (t) => <Figure of={use.get(t.name)?.ticks} /> },
+  { head: "failed today", width: "100px", cell: (t) => <Figure of={use.get(t.name)?.failed} /> },
   { head: "stored", width: "100px", cell: (t) => mebibytes(use.get(t.name)?.stored_bytes) },
   {
     head: "actions",

@@ -1,11 +1,7 @@
 import { useState } from "preact/hooks";
-import { type Answer, call } from "../../call";
-import { Action, Field, Name, Problem } from "../../parts/basic";
-import { Dialog } from "../../parts/dialog";
-import { refresh, useQuery } from "../../query";
+import { Action, Field } from "../../parts/basic";
+import { Many } from "../../parts/many";
 import { instantOf, mine } from "../../time";
-import { toast } from "../../toast";
-import { link } from "../../url";
 
 type Verb = "pause" | "resume" | "skip" | "trigger" | "delete" | "retime";
 
@@ -73,56 +69,22 @@ export function Bulk({ selected, filter, rows, onDone, onClear }: Props) {
   );
 }
 
-/** Shows what the action would do, and does it once the number was typed. */
+/** What the action says besides, and what it would do. */
 function Ask({ verb, of, onClose, onSent }: { verb: Verb; of: object; onClose: () => void; onSent: () => void }) {
   const { text, what, danger } = verbs.find((v) => v.verb === verb) ?? verbs[0];
   const [note, setNote] = useState("");
   const [until, setUntil] = useState("");
-  const [typed, type] = useState("");
-  const body = { action: verb, ...of, ...(note ? { note } : {}), ...(until ? { until: instantOf(until, mine) } : {}) };
-  const plan = useQuery({
-    key: ["bulk", verb, of],
-    fn: async (signal) =>
-      (await call("post", "/v1/schedules/actions", { body: { ...body, dry_run: true } as never, signal })).value as Answer<"/v1/schedules/actions", "post"> & {
-        matched: number;
-        changed: number;
-        sample: { workflow: string; key: string; reading: string }[];
-      },
-  });
-  const n = plan.data?.changed ?? 0;
-  const why = !plan.data ? "The number is being read." : n === 0 ? "It would change nothing." : n > 1 && typed.replaceAll(",", "") !== String(n) ? `Type ${n} first.` : "";
   return (
-    <Dialog
+    <Many
       title={`${text}: many schedules`}
-      verb={`${text} ${n.toLocaleString("en")}`}
+      verb={text}
       danger={danger}
-      why={why}
+      plan={{ action: verb, ...of }}
+      more={{ ...(note ? { note } : {}), ...(until ? { until: instantOf(until, mine) } : {}) }}
       onClose={onClose}
-      onSend={async (intent) => {
-        const got = await call("post", "/v1/schedules/actions", { body: body as never, intent });
-        const op = (got.value as unknown as { operation?: { id: string } }).operation;
-        toast(`${text}: begun for ${n.toLocaleString("en")} schedules.`, op && { href: link("operations", op.id), text: "Follow it" });
-        onSent();
-        refresh(["schedules"]);
-      }}
+      onSent={onSent}
     >
       <p>{what}</p>
-      <Problem error={plan.error} retry={() => plan.refetch()} />
-      {plan.data && (
-        <>
-          <p>
-            <strong class="num">{n.toLocaleString("en")}</strong> of {plan.data.matched.toLocaleString("en")} schedules would change.
-          </p>
-          <ul class="dim">
-            {plan.data.sample.slice(0, 5).map((s) => (
-              <li key={s.workflow + s.key}>
-                {s.workflow} / <Name>{s.key}</Name>
-              </li>
-            ))}
-            {n > 5 && <li>… and {(n - Math.min(5, plan.data.sample.length)).toLocaleString("en")} more</li>}
-          </ul>
-        </>
-      )}
       {verb === "pause" && (
         <>
           <Field label="Why" hint="Everyone who looks at one of them sees it.">
@@ -133,7 +95,6 @@ function Ask({ verb, of, onClose, onSent }: { verb: Verb; of: object; onClose: (
           </Field>
         </>
       )}
-      {n > 1 && <Field label={`Type ${n} to confirm`}>{(p) => <input {...p} inputMode="numeric" autocomplete="off" value={typed} onInput={(e) => type(e.currentTarget.value)} />}</Field>}
-    </Dialog>
+    </Many>
   );
 }

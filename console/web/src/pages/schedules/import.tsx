@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Action, Field, Name, Problem } from "../../parts/basic";
+import { Action, Field, many, Name, Problem } from "../../parts/basic";
 import { SaveCsv } from "../../parts/csv";
 import { Dialog } from "../../parts/dialog";
 import { refresh } from "../../query";
@@ -7,8 +7,6 @@ import { type Bad, importAll, nothing, type Sum } from "./transfer";
 import "./style.css";
 
 type Stage = "" | "checking" | "checked" | "importing" | "done";
-
-const many = (n: number) => n.toLocaleString("en");
 
 /** Stores the schedules of a file of lines, after a dry run that tells what it would do and which lines are bad. */
 export function Import({ onClose }: { onClose: () => void }) {

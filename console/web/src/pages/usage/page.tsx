@@ -2,7 +2,7 @@ import type { components } from "../../api.gen";
 import { read } from "../../call";
 import { Chart } from "../../charts/chart";
 import { now } from "../../live";
-import { Await, Empty, Head, Panel } from "../../parts/basic";
+import { Await, Empty, Figure, Head, Panel } from "../../parts/basic";
 import { SaveCsv } from "../../parts/csv";
 import { type Filter, Filters } from "../../parts/filters";
 import { type Column, Table } from "../../parts/table";
@@ -19,16 +19,14 @@ const filters: Filter[] = [
   { name: "to", label: "to", type: "date", always: true },
 ];
 
-const figure = (n: number) => <span class="num">{Number(n).toLocaleString("en")}</span>;
-
 const columns: Column<Use>[] = [
   { head: "day (UTC)", width: "110px", cell: (u) => u.day },
-  { head: "ticks", width: "minmax(90px, 1fr)", cell: (u) => figure(u.ticks) },
-  { head: "succeeded", width: "minmax(90px, 1fr)", cell: (u) => figure(u.succeeded) },
-  { head: "failed", width: "minmax(80px, 1fr)", cell: (u) => figure(u.failed) },
-  { head: "cancelled", width: "minmax(80px, 1fr)", cell: (u) => figure(u.cancelled) },
-  { head: "skipped", width: "minmax(80px, 1fr)", cell: (u) => figure(u.skipped) },
-  { head: "missed", width: "minmax(80px, 1fr)", cell: (u) => figure(u.missed) },
+  { head: "ticks", width: "minmax(90px, 1fr)", cell: (u) => <Figure of={u.ticks} /> },
+  { head: "succeeded", width: "minmax(90px, 1fr)", cell: (u) => <Figure of={u.succeeded} /> },
+  { head: "failed", width: "minmax(80px, 1fr)", cell: (u) => <Figure of={u.failed} /> },
+  { head: "cancelled", width: "minmax(80px, 1fr)", cell: (u) => <Figure of={u.cancelled} /> },
+  { head: "skipped", width: "minmax(80px, 1fr)", cell: (u) => <Figure of={u.skipped} /> },
+  { head: "missed", width: "minmax(80px, 1fr)", cell: (u) => <Figure of={u.missed} /> },
 ];
 
 /** What was used by day, and the quotas with their use. */

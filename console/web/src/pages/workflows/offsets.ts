@@ -1,6 +1,5 @@
 import type { components } from "../../api.gen";
-import { now } from "../../live";
-import { minutesOf } from "../../time";
+import { dateOf, minutesOf } from "../../time";
 
 type Group = components["schemas"]["ForecastGroup"];
 type Zone = components["schemas"]["Zone"];
@@ -46,8 +45,11 @@ export function localTimes(groups: Group[], zones: Zone[]): string[] {
   return [...sums].sort((a, b) => b[1] - a[1]).map(([t]) => t);
 }
 
-/** The offsets at which schedules have the local time, from east to west, with what ended then today. Buckets are quarters of an hour. */
-export function columnsOf(groups: Group[], zones: Zone[], buckets: Bucket[], local: string, today: string): Column[] {
+/** The length of a bucket of the series, in ms. */
+export const QUARTER = 900_000;
+
+/** The offsets at which schedules have the local time, from east to west, with what ended then on the day of a moment, until that moment. */
+export function columnsOf(groups: Group[], zones: Zone[], buckets: Bucket[], local: string, moment: number): Column[] {
   const [h, m] = local.split(":").map(Number);
   const byOffset = new Map<number, Placed[]>();
   for (const p of placed(groups, zones)) if (p.local === local) byOffset.set(p.offset, [...(byOffset.get(p.offset) ?? []), p]);
@@ -55,8 +57,8 @@ export function columnsOf(groups: Group[], zones: Zone[], buckets: Bucket[], loc
     .sort((a, b) => b[0] - a[0])
     .map(([offset, list]) => {
       const minute = (((h * 60 + m - offset) % 1440) + 1440) % 1440;
-      const begins = Date.parse(`${today}T00:00:00Z`) + Math.floor(minute / 15) * 900_000;
-      const b = begins <= now() ? buckets.find((x) => Date.parse(x.at) === begins) : undefined;
+      const begins = Date.parse(`${dateOf(moment)}T00:00:00Z`) + Math.floor((minute * 60_000) / QUARTER) * QUARTER;
+      const b = begins <= moment ? buckets.find((x) => Date.parse(x.at) === begins) : undefined;
       const zonesOf = [...new Set(list.sort((x, y) => y.count - x.count).map((p) => p.zone))];
       return {
         offset,

@@ -1,11 +1,11 @@
 import { useState } from "preact/hooks";
 import { read } from "../../call";
 import { now } from "../../live";
-import { Action, Await, Panel } from "../../parts/basic";
+import { Action, Await, many, Panel } from "../../parts/basic";
 import { POLL, useQuery } from "../../query";
-import { dateOf, offsetText } from "../../time";
+import { dateOf, dayText, offsetText } from "../../time";
 import { link, useParams } from "../../url";
-import { type Column, columnsOf, localTimes } from "./offsets";
+import { type Column, columnsOf, localTimes, QUARTER } from "./offsets";
 import "./style.css";
 
 const width = 960;
@@ -13,23 +13,27 @@ const height = 250;
 const top = 70; // for labels that move up
 const label = { width: 37, height: 27 };
 const clockOf = (minute: number) => `${String(Math.floor(minute / 60)).padStart(2, "0")}:${String(minute % 60).padStart(2, "0")}`;
-const many = (n: number) => n.toLocaleString("en");
 const of = (workflow: string, zone: string) => `${link("schedules")}?${new URLSearchParams({ workflow, timezone: zone })}`;
 const words = (c: Column) =>
   `UTC${offsetText(c.offset)}, ${c.zones.slice(0, 2).join(", ")}${c.zones.length > 2 ? `, ${c.zones.length - 2} more` : ""}: ${many(c.planned)} planned at ${clockOf(c.minute)} UTC, ${many(c.succeeded)} succeeded, ${many(c.failed)} failed, ${many(c.skipped)} skipped`;
 
-/** How one local time of the schedules goes round the Earth: a column for each offset from UTC. */
+/** How many quarters of an hour the slider goes back. */
+const quarters = 96;
+
+/** How one local time of the schedules goes round the Earth: a column for each offset from UTC, now or at a moment of the last 24 hours. */
 export function Wave({ workflow }: { workflow: string }) {
   const [query, change] = useParams();
   const [table, show] = useState(false);
-  const today = dateOf(now());
+  const [back, goBack] = useState(0);
+  const moment = back === 0 ? now() : Math.floor(now() / QUARTER - back + 1) * QUARTER;
+  const yesterday = dateOf(now() - quarters * QUARTER);
   const all = useQuery({
-    key: ["wave", workflow, today],
+    key: ["wave", workflow, yesterday],
     fn: async (signal) => {
       const [forecast, zones, series] = await Promise.all([
         read("/v1/admin/forecast", { query: { workflow, group: "workflow,timezone,timing" }, signal }),
         read("/v1/zones", { signal }),
-        read("/v1/admin/series", { query: { workflow, from: `${today}T00:00:00Z`, step: "15m" }, signal }),
+        read("/v1/admin/series", { query: { workflow, from: `${yesterday}T00:00:00Z`, step: "15m" }, signal }),
       ]);
       return { forecast, zones, series };
     },
@@ -58,19 +62,33 @@ export function Wave({ workflow }: { workflow: string }) {
       <Await of={all}>
         {({ forecast, zones, series }) => {
           if (!local) return <p class="dim">No active schedule of it has a next tick.</p>;
-          const columns = columnsOf(forecast.groups ?? [], zones.items, series.buckets, local, today);
+          const columns = columnsOf(forecast.groups ?? [], zones.items, series.buckets, local, moment);
           return (
             <>
-              {table ? <Figures workflow={workflow} of={columns} /> : <Picture workflow={workflow} of={columns} />}
+              {table ? <Figures workflow={workflow} of={columns} /> : <Picture workflow={workflow} of={columns} moment={moment} />}
+              <Replay moment={moment} back={back} goBack={goBack} />
               <p class="dim">
-                The outline is the number of active schedules whose next tick is at {local} local time. It is filled by what ended today in the quarter of an hour that begins then, whatever its local
-                time was. Offsets are the server's, tzdata {zones.tzdata}.{forecast.truncated && " Only the 200 largest groups are counted."}
+                The outline is the number of active schedules whose next tick is at {local} local time. It is filled by what ended on that day in the quarter of an hour that begins then, whatever its
+                local time was. Offsets are the server's, tzdata {zones.tzdata}.{forecast.truncated && " Only the 200 largest groups are counted."}
               </p>
             </>
           );
         }}
       </Await>
     </Panel>
+  );
+}
+
+/** Chooses the moment that the wave shows. */
+function Replay({ moment, back, goBack }: { moment: number; back: number; goBack: (quarters: number) => void }) {
+  const text = back === 0 ? "now" : `${dayText(dateOf(moment))} ${new Date(moment).toISOString().slice(11, 16)} UTC`;
+  return (
+    <label class="replay">
+      <span>
+        Shown: <strong>{text}</strong>
+      </span>
+      <input type="range" min={-quarters} max={0} value={-back} aria-valuetext={text} onInput={(e) => goBack(-Number(e.currentTarget.value))} />
+    </label>
   );
 }
 
@@ -100,12 +118,12 @@ function placedBars(columns: Column[], x: (minute: number) => number, tall: (n: 
 
 const ended = (c: Column) => c.succeeded + c.failed + c.skipped;
 
-function Picture({ workflow, of: columns }: { workflow: string; of: Column[] }) {
+function Picture({ workflow, of: columns, moment }: { workflow: string; of: Column[]; moment: number }) {
   const most = Math.max(1, ...columns.map((c) => Math.max(c.planned, ended(c))));
   const base = height - 24;
   const x = (minute: number) => 20 + (minute / 1440) * (width - 60);
   const tall = (n: number) => (n / most) * (base - top - label.height);
-  const at = (now() % 86_400_000) / 60_000;
+  const at = (moment % 86_400_000) / 60_000;
   const bars = placedBars(columns, x, tall, base);
   return (
     <div class="scroll" role="region" aria-label="The wave" tabIndex={0}>
@@ -118,7 +136,7 @@ function Picture({ workflow, of: columns }: { workflow: string; of: Column[] }) 
         ))}
         <line class="now" x1={x(at)} x2={x(at)} y1={0} y2={base} />
         <text x={x(at) + 4} y={10} class="now">
-          now
+          {moment > now() - 1000 ? "now" : clockOf(Math.floor(at))}
         </text>
         {bars.map(({ of: c, x, width }) => (
           <a key={c.offset} href={of(workflow, c.zones[0])} aria-label={words(c)}>

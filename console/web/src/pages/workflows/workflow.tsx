@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { useLocation, useRoute } from "preact-iso";
 import { type Answer, call, type Got, read } from "../../call";
 import { Chart } from "../../charts/chart";
-import { Action, Await, Head, Panel } from "../../parts/basic";
+import { Action, Await, Head, Panel, rateText } from "../../parts/basic";
 import { Confirm, Deletion } from "../../parts/dialog";
 import { Json } from "../../parts/json";
 import { Status } from "../../parts/outcome";
@@ -11,6 +11,7 @@ import { lasting } from "../../time";
 import { toast } from "../../toast";
 import { link } from "../../url";
 import { Form } from "./form";
+import { Lateness } from "./lateness";
 import type { Workflow as Stored } from "./page";
 import { Wave } from "./wave";
 
@@ -101,7 +102,7 @@ function Facts({ of: w }: { of: Stored }) {
         <dt>at once</dt>
         <dd>{w.max_running ?? <span class="dim">no limit</span>}</dd>
         <dt>rate</dt>
-        <dd>{w.rate ? `${w.rate.per_second} ticks a second${w.rate.ramp ? `, ramp ${w.rate.ramp}` : ""}` : <span class="dim">no limit</span>}</dd>
+        <dd>{w.rate ? rateText(w.rate) : <span class="dim">no limit</span>}</dd>
         <dt>expected</dt>
         <dd>
           {w.expect?.handed_out_within && `handed out within ${w.expect.handed_out_within} `}
@@ -148,15 +149,18 @@ function Hour({ of: s }: { of: Answer<"/v1/admin/series"> }) {
   const b = s.buckets;
   if (b.length === 0) return <p class="dim">Nothing became due in it.</p>;
   return (
-    <Chart
-      label="Ticks by minute and lateness"
-      at={b.map((m) => m.at)}
-      lines={[
-        { label: "succeeded", color: "--succeeded", kind: "bars", values: b.map((m) => Number(m.succeeded)) },
-        { label: "failed", color: "--failed", kind: "bars", values: b.map((m) => Number(m.failed)) },
-        { label: "skipped", color: "--skipped", kind: "bars", values: b.map((m) => Object.values(m.skipped).reduce((n, v) => n + Number(v), 0)) },
-        { label: "99 % of lateness", color: "--late", kind: "line", right: true, values: b.map((m) => m.lateness_ms.p99), format: lasting },
-      ]}
-    />
+    <>
+      <Chart
+        label="Ticks by minute and lateness"
+        at={b.map((m) => m.at)}
+        lines={[
+          { label: "succeeded", color: "--succeeded", kind: "bars", values: b.map((m) => Number(m.succeeded)) },
+          { label: "failed", color: "--failed", kind: "bars", values: b.map((m) => Number(m.failed)) },
+          { label: "skipped", color: "--skipped", kind: "bars", values: b.map((m) => Object.values(m.skipped).reduce((n, v) => n + Number(v), 0)) },
+          { label: "99 % of lateness", color: "--late", kind: "line", right: true, values: b.map((m) => m.lateness_ms.p99), format: lasting },
+        ]}
+      />
+      <Lateness of={s} />
+    </>
   );
 }

@@ -1,0 +1,1 @@
+var e=(e,t)=>e===0?0:Math.max(1,Math.ceil(e/Math.max(1,t)*6));export{e as t};
