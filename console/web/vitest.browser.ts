@@ -1,4 +1,13 @@
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+/** Runs the walks last: the ticks that they wait for come meanwhile. */
+class WalksLast extends BaseSequencer {
+  async sort(files: TestSpecification[]) {
+    const walks = (f: TestSpecification) => Number(f.moduleId.includes("/walks/"));
+    return (await super.sort(files)).sort((a, b) => walks(a) - walks(b));
+  }
+}
 
 // Drives the real console in Chromium, against a carillon dev of its own. CARILLON_READY names the ready file of one that runs already.
 export default defineConfig({
@@ -6,6 +15,7 @@ export default defineConfig({
     include: ["test/{pages,walks}/**/*.browser.ts"],
     globalSetup: ["test/server.ts"],
     fileParallelism: false,
+    sequence: { sequencer: WalksLast },
     testTimeout: 60_000,
     hookTimeout: 120_000,
   },

@@ -263,5 +263,5 @@ func bounds(groups []Group) (first, last int64) {
 type Member struct {
 	ID, Phase int64
 	Missed    int
-	Own       *runs.Run // a run of its own, if its last time came before the cohort's run; else nil
+	Own       *runs.Run // a run of its own, if its last time came before the cohort's run, or if it alone is not late; else nil
 }

@@ -47,7 +47,7 @@ func (p *pass) readMembers(ctx context.Context, cohorts []*due, most, each int) 
 			if !counts {
 				continue
 			}
-			if m.Missed = own.Missed; !own.At.Equal(c.run.At) {
+			if m.Missed = own.Missed; !own.At.Equal(c.run.At) || own.Late != c.run.Late {
 				m.Own = &own
 			}
 		}

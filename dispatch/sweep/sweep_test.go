@@ -116,3 +116,29 @@ func TestAHerdThatIsOverIsCompletedAtOnce(t *testing.T) {
 		t.Errorf("%d of %d are completed", n, size)
 	}
 }
+
+// A schedule that joined a cohort that is behind catches up only if it missed a time itself.
+func TestAScheduleThatMissedNothingDoesNotCatchUp(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	for _, key := range []string{"missed", "joined"} {
+		h.Put("minutely", key, schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"* * * * *"}}})
+	}
+	h.Exec(`UPDATE cohort SET next_at = date_trunc('minute', now()) - interval '2 minutes', due_at = date_trunc('minute', now()) - interval '2 minutes'`)
+	h.Exec(`
+		UPDATE member m
+		SET from_at = date_trunc('minute', now()) - CASE s.key WHEN 'missed' THEN interval '2 minutes' ELSE interval '0' END
+		FROM schedule s
+		WHERE s.tenant_id = m.tenant_id AND s.id = m.schedule_id`)
+	h.SweepAll(t)
+	for _, key := range []string{"missed", "joined"} {
+		first := h.History("minutely", key)[0]
+		want := "schedule"
+		if first.MissedCount > 0 { // also that of "joined", if a minute has passed
+			want = "catch_up"
+		}
+		if first.Cause != want || key == "missed" && first.MissedCount < 2 {
+			t.Errorf("%s: got %+v", key, first)
+		}
+	}
+}

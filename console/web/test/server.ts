@@ -5,6 +5,9 @@ import { join } from "node:path";
 import { chromium } from "playwright-core";
 import type { TestProject } from "vitest/node";
 import { seed } from "./fixture";
+import { makeTenant } from "./tenant";
+import { until } from "./until";
+import { makeWorld, type World } from "./walks/world";
 
 export interface Ready {
   url: string;
@@ -16,6 +19,8 @@ declare module "vitest" {
   export interface ProvidedContext {
     ready: Ready;
     browser: string;
+    /** The tenant of the walks, and a key that may do everything in it. It is made at the start, because its ticks take a while to come. */
+    acme: { key: string; world: World };
   }
 }
 
@@ -42,6 +47,8 @@ export default async function setup(project: TestProject) {
     if (ended(server)) throw new Error("carillon dev ended before it was ready");
     const ready = JSON.parse(readFileSync(file, "utf8")) as Ready;
     await seed(ready);
+    const acme = await makeTenant(ready, "acme", { ticks_per_second: 5 });
+    project.provide("acme", { key: acme.ready.token, world: await makeWorld(acme) });
     project.provide("ready", ready);
     project.provide("browser", browser.wsEndpoint());
   } catch (error) {
@@ -63,12 +70,3 @@ function start(file: string): ChildProcess {
 }
 
 const ended = (server?: ChildProcess) => server !== undefined && server.exitCode !== null;
-
-/** Waits for a condition. */
-export async function until(holds: () => boolean | Promise<boolean>, ms: number, what: string): Promise<void> {
-  const end = Date.now() + ms;
-  while (!(await holds())) {
-    if (Date.now() > end) throw new Error(`not within ${ms} ms: ${what}`);
-    await new Promise((done) => setTimeout(done, 100));
-  }
-}

@@ -2,8 +2,8 @@ import type { Page } from "playwright-core";
 import { beforeAll, expect, inject, test } from "vitest";
 import { errors, open, useBrowser } from "../browser";
 import { type Api, serve } from "../fixture";
-import { until } from "../server";
 import { makeTenant } from "../tenant";
+import { until } from "../until";
 
 // A tenant whose every text attacks the reader, and pages of other sites that attack a signed-in browser.
 

@@ -36,5 +36,6 @@ test("erasing a subject needs its name, and shows a receipt", async () => {
   await page.getByLabel("Type user_159 to confirm").fill("user_159");
   await erase.click();
   await page.getByRole("link", { name: "Save the receipt" }).waitFor();
+  await page.getByText("It was erased: the receipt is above.").waitFor();
   await page.close();
 });

@@ -1,19 +1,17 @@
 import type { Page } from "playwright-core";
 import { beforeAll, expect, inject, test } from "vitest";
 import { errors, open, useBrowser } from "../browser";
-import type { Api } from "../fixture";
-import { makeTenant } from "../tenant";
+import { Api } from "../fixture";
 import { Walk } from "./walk";
-import { makeWorld, type World } from "./world";
+import { endedWorld, type World } from "./world";
 
 // Each question of somebody who looks after schedules is answered within five clicks from the overview.
 
 useBrowser();
-let api: Api;
+const api = new Api({ url: inject("ready").url, token: inject("acme").key });
 let world: World;
 beforeAll(async () => {
-  api = await makeTenant(inject("ready"), "acme", { ticks_per_second: 5 });
-  world = await makeWorld(api);
+  world = await endedWorld(api, inject("acme").world);
 }, 180_000);
 
 /** Asks one question: from the overview on, by clicks and keys alone. */

@@ -1,5 +1,5 @@
 import { type Api, endpoint } from "../fixture";
-import { until } from "../server";
+import { until } from "../until";
 
 /** Zones that never change their clock, by their offset from UTC in hours: at any time it is between 09:00 and 10:00 in one of them. */
 const fixed: Record<number, string> = {
@@ -37,6 +37,8 @@ export interface World {
   zone: string;
   /** The place whose 08:00 has more ticks than the quota lets through. It is hours away. */
   herd: string;
+  /** The day of UTC of its ticks. */
+  day: string;
 }
 
 const herd = 1200;
@@ -63,7 +65,18 @@ function crowdedPlace(soon: Date) {
 /** The zone in which it is now this hour of the day. */
 const zoneAt = (hour: number, at: Date) => fixed[((hour - at.getUTCHours() + 35) % 24) - 11];
 
-/** Stores a tenant in which each question of the walks has an answer, and waits until the ticks of today have ended. */
+const today = () => new Date().toISOString().slice(0, 10);
+
+/** Waits until the ticks of the world have ended. If another day has begun, they come again. */
+export async function endedWorld(api: Api, made: World): Promise<World> {
+  const world = made.day === today() ? made : await makeWorld(api);
+  for (const which of ["workflow=morning-report&state=succeeded", "workflow=reminders&subject=user_123"]) {
+    await until(async () => ((await api.get(`/v1/ticks?limit=1&${which}`)) as { items: unknown[] }).items.length > 0, 150_000, `a tick with ${which}`);
+  }
+  return world;
+}
+
+/** Stores a tenant in which each question of the walks has an answer. Its ticks come within two minutes. */
 export async function makeWorld(api: Api): Promise<World> {
   const port = await endpoint();
   await api.put("/v1/endpoints/mailer", { url: `http://127.0.0.1:${port}/ok` });
@@ -85,10 +98,7 @@ export async function makeWorld(api: Api): Promise<World> {
   await theUser(api, soon);
   await api.put("/v1/subjects/user_777", { timezone: "Europe/Berlin" });
   for (const workflow of ["daily-digest", "reminders"]) await api.put(`/v1/workflows/${workflow}/schedules/user_777`, { subject: "user_777", spec: { timezone: "@subject", cron: ["0 8 * * *"] } });
-  for (const which of ["workflow=morning-report&state=succeeded", "workflow=reminders&subject=user_123"]) {
-    await until(async () => ((await api.get(`/v1/ticks?limit=1&${which}`)) as { items: unknown[] }).items.length > 0, 150_000, `a tick with ${which}`);
-  }
-  return { local: `09:${String(minute).padStart(2, "0")}`, zone, herd: crowded.name };
+  return { local: `09:${String(minute).padStart(2, "0")}`, zone, herd: crowded.name, day: soon.toISOString().slice(0, 10) };
 }
 
 /** user_123, in whose zone it is noon: its reminders fall into its quiet hours, its bills are paused, and its digest was moved to 09:00. */
