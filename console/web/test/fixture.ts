@@ -34,7 +34,7 @@ export async function seed(ready: Ready): Promise<void> {
   await api.put("/v1/subjects/user_123", { timezone: "America/New_York", quiet_hours: { from: "22:00", to: "07:00", then: "defer" } });
   await api.put("/v1/workflows/reminders/schedules/user_123%2Fwater", {
     subject: "user_123",
-    spec: { timezone: "@subject", intervals: [{ every: "1m" }] },
+    spec: { timezone: "@subject", intervals: [{ every: "1m", mode: "fixed_rate", first: "now" }] },
     payload: { say: "drink" },
     note: "Asked for by support.",
   });

@@ -3,7 +3,7 @@ import { Action, Field } from "../../parts/basic";
 import { Many } from "../../parts/many";
 import { instantOf, mine } from "../../time";
 
-type Verb = "pause" | "resume" | "skip" | "trigger" | "delete" | "retime";
+type Verb = "pause" | "resume" | "skip" | "trigger" | "delete";
 
 const verbs: { verb: Verb; text: string; what: string; danger?: boolean }[] = [
   { verb: "pause", text: "Pause", what: "They stop firing until somebody resumes them, or until the time below." },
