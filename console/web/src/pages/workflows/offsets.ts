@@ -58,7 +58,7 @@ export function columnsOf(groups: Group[], zones: Zone[], buckets: Bucket[], loc
     .map(([offset, list]) => {
       const minute = (((h * 60 + m - offset) % 1440) + 1440) % 1440;
       const begins = Date.parse(`${dateOf(moment)}T00:00:00Z`) + Math.floor((minute * 60_000) / QUARTER) * QUARTER;
-      const b = begins <= moment ? buckets.find((x) => Date.parse(x.at) === begins) : undefined;
+      const b = begins < moment ? buckets.find((x) => Date.parse(x.at) === begins) : undefined;
       const zonesOf = [...new Set(list.sort((x, y) => y.count - x.count).map((p) => p.zone))];
       return {
         offset,
