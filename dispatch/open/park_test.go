@@ -294,10 +294,10 @@ func TestNoTickIsForgottenHoweverOftenItsEndpointIsHeld(t *testing.T) {
 		setEndpoint(h, "w", c.URL, "held", 1)
 		setEndpoint(h, "w", c.URL, "enabled", 1)
 	}
-	dispatchtest.Until(t, "all are sent, or parked for good", func() bool {
-		return h.Number(`SELECT count(*) FROM tick WHERE state = 2`)+h.Number(`SELECT count(*) FROM delayed WHERE waits_for IS NOT NULL`) == size &&
-			h.Number(`SELECT count(*) FROM wake`) == 0
-	})
+	// One statement sees one moment: between two, a parked tick may have been woken and not be sent yet.
+	const over = `SELECT CASE WHEN EXISTS (SELECT FROM wake) THEN 0
+		ELSE (SELECT count(*) FROM tick WHERE state = 2) + (SELECT count(*) FROM delayed WHERE waits_for IS NOT NULL) END`
+	dispatchtest.Until(t, "all are sent, or parked for good", func() bool { return h.Number(over) == size })
 	if n := h.Number(`SELECT count(*) FROM delayed`); n != 0 {
 		t.Errorf("%d ticks are forgotten", n)
 	}
