@@ -9,6 +9,7 @@ interface Card {
   local?: string | null;
   dst?: string | null;
   box: DOMRect;
+  of: EventTarget | null;
 }
 
 const card = signal<Card | null>(null);
@@ -34,11 +35,18 @@ interface Props {
 
 /** A time with its zone, by the clock that the user has chosen. A card shows the other clocks. */
 export function Clock({ at, zone, local, dst, seconds, relative: beside, next, waits, focus }: Props) {
+  const shown = useRef<HTMLTimeElement>(null);
+  useLayoutEffect(() => {
+    const of = shown.current;
+    return () => {
+      if (of && card.peek()?.of === of) card.value = null; // no pointer leaves what is gone
+    };
+  }, [!at]);
   if (!at) return <span class="dim">–</span>;
   const z = chosen(zone);
   const s = show(at, z, { local: z === zone ? local : undefined, seconds });
   const open = (e: { currentTarget: EventTarget | null }) => {
-    card.value = { at, zone, local, dst, box: (e.currentTarget as Element).getBoundingClientRect() };
+    card.value = { at, zone, local, dst, box: (e.currentTarget as Element).getBoundingClientRect(), of: e.currentTarget };
   };
   const away = beside || next ? Date.parse(at) - Math.max(second.value * 1000, now() - 1000) : 0;
   const close = () => {
@@ -47,6 +55,7 @@ export function Clock({ at, zone, local, dst, seconds, relative: beside, next, w
   return (
     <>
       <time
+        ref={shown}
         class={s.known ? "clock nowrap" : "clock nowrap unknown"}
         dateTime={at}
         onMouseEnter={open}

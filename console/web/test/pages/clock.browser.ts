@@ -111,3 +111,14 @@ test("the month, the list and a subject's own clock are right in it, too", async
   await expect.poll(async () => off(await clock.textContent()), { timeout: 5000 }).toBeLessThan(90); // it shows minutes
   await page.close();
 });
+
+test("the card of a time goes with the time", async () => {
+  const page = await open("/demo/schedules/daily-digest/user_101");
+  await page.locator("main time").first().hover();
+  await page.locator(".clock-card").waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("s");
+  await page.getByRole("heading", { name: "Schedules", level: 1 }).waitFor();
+  await page.locator(".clock-card").waitFor({ state: "detached" });
+  await page.close();
+});

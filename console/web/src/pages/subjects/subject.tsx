@@ -54,7 +54,10 @@ export default function Subject() {
         {(o) =>
           !o.profile && o.schedules.length === 0 && o.recent.length === 0 ? (
             <Panel>
-              <Empty title="Nothing is stored for this subject" cli={`carillon schedule put reminders/'${subject.replaceAll("'", "'\\''")}' --cron '0 8 * * *' --timezone America/New_York`}>
+              <Empty
+                title="Nothing is stored for this subject"
+                cli={receipt ? undefined : `carillon schedule put reminders/'${subject.replaceAll("'", "'\\''")}' --cron '0 8 * * *' --timezone America/New_York`}
+              >
                 {receipt ? "It was erased: the receipt is above." : "It has no profile, no schedule and no tick in the history. Check the spelling: names are compared exactly."}
               </Empty>
             </Panel>
