@@ -32,8 +32,8 @@ type later struct{}
 
 func (later) Error() string { return "carillon: to be completed later" }
 
-// Drop returns the error for a tick that needs no work, such as a reminder for a user who has left. If a handler returns it, the tick
-// succeeds with the result {"dropped": reason}. Carillon makes no further attempt and no dead letter.
+// Drop returns an error. A handler returns it when the tick needs no work, for example because the user has left. Then the tick
+// succeeds with the result {"dropped": reason}, and no other attempt and no dead letter follow.
 func Drop(reason string) error { return dropped(reason) }
 
 type dropped string

@@ -23,6 +23,7 @@ var rooms = map[string]string{
 	"internal/instant":               "internal",
 	"internal/keyset":                "internal",
 	"internal/loop":                  "",
+	"internal/mergepatch":            "",
 	"internal/once":                  "internal",
 	"internal/postgres":              "internal",
 	"internal/postgres/embedded":     "internal",

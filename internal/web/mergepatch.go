@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/mergepatch"
 )
 
 // Merged applies a merge patch (RFC 7396) to the JSON of a value, and reads the result as a T. It returns the faults of UnmarshalPatch into
@@ -21,32 +22,9 @@ func Merged[P, T any](value any, patch []byte) (merged T, err error) {
 	if err != nil {
 		return merged, err
 	}
-	after, err := mergeJSON(before, patch)
+	after, err := mergepatch.Apply(before, patch)
 	if err != nil {
 		return merged, err
 	}
 	return merged, Unmarshal(after, &merged)
-}
-
-// mergeJSON returns the value with the patch applied. A patch that is not an object replaces the value.
-func mergeJSON(value, patch json.RawMessage) (json.RawMessage, error) {
-	var changes, members map[string]json.RawMessage
-	if json.Unmarshal(patch, &changes) != nil || changes == nil {
-		return patch, nil
-	}
-	if json.Unmarshal(value, &members) != nil || members == nil {
-		members = map[string]json.RawMessage{}
-	}
-	for name, change := range changes {
-		if string(change) == "null" {
-			delete(members, name)
-			continue
-		}
-		with, err := mergeJSON(members[name], change)
-		if err != nil {
-			return nil, err
-		}
-		members[name] = with
-	}
-	return Marshal(members)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/mergepatch"
 	"github.com/carillonhq/carillon/schedules/runs"
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
@@ -247,7 +248,7 @@ func (s *Server) patch(r *http.Request, values []string) (any, error) {
 	if err != nil {
 		return nil, fault.Malformed("invalid_json", "%s", err)
 	}
-	merged, err := merge(encoded(stored), change)
+	merged, err := mergepatch.Apply(encoded(stored), change)
 	if err != nil {
 		return nil, fault.Malformed("invalid_json", "%s", err)
 	}
@@ -265,29 +266,6 @@ func (s *Server) patch(r *http.Request, values []string) (any, error) {
 		return nil, err
 	}
 	return h.view(), nil
-}
-
-// merge applies a merge patch to a value.
-func merge(value, patch json.RawMessage) (json.RawMessage, error) {
-	var changes, members map[string]json.RawMessage
-	if json.Unmarshal(patch, &changes) != nil || changes == nil {
-		return patch, nil
-	}
-	if json.Unmarshal(value, &members) != nil || members == nil {
-		members = map[string]json.RawMessage{}
-	}
-	for name, change := range changes {
-		if string(change) == "null" {
-			delete(members, name)
-			continue
-		}
-		merged, err := merge(members[name], change)
-		if err != nil {
-			return nil, err
-		}
-		members[name] = merged
-	}
-	return json.Marshal(members)
 }
 
 func (s *Server) get(r *http.Request, values []string) (any, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/mergepatch"
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
@@ -107,7 +108,7 @@ func (s *Server) patchWorkflow(r *http.Request, values []string) (any, error) {
 		if w.FallbackTimezone != "" {
 			stored.Fallback = &w.FallbackTimezone
 		}
-		merged, err := merge(encoded(stored), encoded(change))
+		merged, err := mergepatch.Apply(encoded(stored), encoded(change))
 		if err != nil {
 			return p, fault.Malformed("invalid_json", "%s", err)
 		}
