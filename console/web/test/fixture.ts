@@ -38,7 +38,7 @@ export async function seed(ready: Ready): Promise<void> {
     payload: { say: "drink" },
     note: "Asked for by support.",
   });
-  await api.put("/v1/workflows/invoices/schedules/acme", { spec: { intervals: [{ every: "20s" }] }, labels: { plan: "pro" } });
+  await api.put("/v1/workflows/invoices/schedules/acme", { spec: { intervals: [{ every: "20s", mode: "fixed_rate", first: "now" }] }, labels: { plan: "pro" } });
   for (const key of hostile) {
     await api.putText(
       `/v1/workflows/reminders/schedules/${encodeURIComponent(key)}`,

@@ -2,11 +2,10 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { components } from "../../api.gen";
 import { address, type StreamEvent, stream } from "../../call";
 import { following } from "../../live";
-import { Name, Panel, Problem } from "../../parts/basic";
-import { Clock } from "../../parts/clock";
+import { Panel, Problem } from "../../parts/basic";
 import { Outcome } from "../../parts/outcome";
-import { lasting } from "../../time";
-import { link, scheduleLink } from "../../url";
+import { TickLine } from "../../parts/tickline";
+import { link } from "../../url";
 
 type Line = components["schemas"]["TailTick"] & { id: string };
 
@@ -51,14 +50,7 @@ export function Tail() {
           {lines.map((t) => (
             <div class="line" key={t.id || t.tick_id + t.kind}>
               <Outcome state={t.state} reason={t.reason} lateness={t.lateness_ms} />
-              <a href={link("ticks", t.tick_id)}>
-                <Clock at={t.timestamp} local={t.local_time} seconds />
-              </a>
-              <a href={scheduleLink(t.workflow, t.key)}>
-                <span class="dim">{t.workflow} / </span>
-                <Name>{t.key}</Name>
-              </a>
-              <span class="dim num">{t.took_ms === undefined ? "" : lasting(t.took_ms)}</span>
+              <TickLine of={t} />
             </div>
           ))}
           {unshown > 0 && <p class="skeleton">… and {unshown.toLocaleString("en")} more that are not shown</p>}

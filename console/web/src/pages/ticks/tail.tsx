@@ -2,11 +2,10 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { components } from "../../api.gen";
 import { address, type StreamEvent, stream } from "../../call";
 import { following } from "../../live";
-import { Action, Name, Panel, Problem } from "../../parts/basic";
+import { Action, Panel, Problem } from "../../parts/basic";
 import { Clock } from "../../parts/clock";
 import { Outcome } from "../../parts/outcome";
-import { lasting } from "../../time";
-import { link, scheduleLink } from "../../url";
+import { TickLine } from "../../parts/tickline";
 
 type Line = components["schemas"]["TailTick"] & { row: number };
 
@@ -95,14 +94,7 @@ export function Tail({ filter }: { filter: Record<string, string> }) {
           <div class="line" key={t.row}>
             <span class="dim">{t.kind}</span>
             <Outcome state={t.kind === "fired" ? "running" : t.state} reason={t.reason} why lateness={t.lateness_ms} />
-            <a href={link("ticks", t.tick_id)}>
-              <Clock at={t.timestamp} local={t.local_time} seconds />
-            </a>
-            <a href={scheduleLink(t.workflow, t.key)}>
-              <span class="dim">{t.workflow} / </span>
-              <Name>{t.key}</Name>
-            </a>
-            <span class="dim num">{t.took_ms === undefined ? "" : lasting(t.took_ms)}</span>
+            <TickLine of={t} />
           </div>
         ))}
       </div>
