@@ -118,27 +118,29 @@ func TestHerdsAreMeasuredAndLoseNothing(t *testing.T) {
 	t.Parallel()
 	program := built(t)
 	for _, scenario := range []string{"herd", "mix", "pull", "push", "grow", "churn"} {
-		var out bytes.Buffer
-		if code := run(t.Context(), []string{scenario, "--program", program, "--scale", "0.003", "--json", "--database-url", postgrestest.EmptyURL(t)}, &out, &lines{t: t}); code == exitNotRun {
-			t.Errorf("%s could not run", scenario)
-			continue
-		}
-		var o outcome
-		if err := json.Unmarshal(out.Bytes(), &o); err != nil {
-			t.Errorf("%s: %v", scenario, err)
-		}
-		exact := 0
-		for _, p := range o.Promises {
-			if p.Limit != 0 {
-				continue // how fast it is depends on the machine
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			if code := run(t.Context(), []string{scenario, "--program", program, "--scale", "0.003", "--json", "--database-url", postgrestest.EmptyURL(t)}, &out, &lines{t: t}); code == exitNotRun {
+				t.Fatal("it could not run")
 			}
-			if exact++; !p.Holds {
-				t.Errorf("%s: %s is %v", scenario, p.Name, p.Value)
+			var o outcome
+			if err := json.Unmarshal(out.Bytes(), &o); err != nil {
+				t.Fatal(err)
 			}
-		}
-		if exact == 0 {
-			t.Errorf("%s promises nothing exact: %v", scenario, o.Promises)
-		}
+			exact := 0
+			for _, p := range o.Promises {
+				if p.Limit != 0 {
+					continue // how fast it is depends on the machine
+				}
+				if exact++; !p.Holds {
+					t.Errorf("%s is %v", p.Name, p.Value)
+				}
+			}
+			if exact == 0 {
+				t.Errorf("it promises nothing exact: %v", o.Promises)
+			}
+		})
 	}
 }
 

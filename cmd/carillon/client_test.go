@@ -35,6 +35,7 @@ func TestClientScripts(t *testing.T) {
 			}
 			for name, value := range map[string]string{
 				"NO_COLOR":             "1",
+				"GORACE":               os.Getenv("GORACE"),
 				"XDG_CONFIG_HOME":      filepath.Join(env.WorkDir, "config"),
 				"CARILLON_NO_KEYCHAIN": "1",
 				"CARILLON_URL":         server.url,

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	case "stuck":
 		stuck()
 	}
-	testscript.Main(m, map[string]func(){"carillon": main})
+	testscript.Main(postgrestest.Runner{M: m}, map[string]func(){"carillon": main})
 }
 
 func TestScripts(t *testing.T) {
@@ -27,6 +27,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NO_COLOR", "1")
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("EMPTY_DATABASE", postgrestest.EmptyURL(t))
 			return nil
 		},

@@ -31,6 +31,12 @@ func Main(m *testing.M) {
 	os.Exit(run(m))
 }
 
+// Runner runs the tests of a package as Main does, but leaves the exit to its caller. testscript.Main takes one.
+type Runner struct{ M *testing.M }
+
+// Run runs the tests, stops the server if one was started, and returns the exit code.
+func (r Runner) Run() int { return run(r.M) }
+
 // MainNoLeaks is Main that also fails if the tests leave a goroutine running.
 func MainNoLeaks(m *testing.M, ignore ...goleak.Option) {
 	code := run(m)
