@@ -1,0 +1,12 @@
+import { defineConfig } from "vitest/config";
+
+// Looks at the console in Firefox and in WebKit, against a carillon dev of its own: CONTRIBUTING.md says how to start their WebDriver servers.
+export default defineConfig({
+  test: {
+    include: ["test/engines/**/*.engine.ts"],
+    globalSetup: ["test/server.ts"],
+    fileParallelism: false,
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
+  },
+});
