@@ -18,5 +18,6 @@ export default defineConfig({
     sequence: { sequencer: WalksLast },
     testTimeout: 60_000,
     hookTimeout: 120_000,
+    expect: { poll: { timeout: 20_000 } },
   },
 });
