@@ -18,7 +18,7 @@ const (
 	mostCodes = 1000
 )
 
-// codes are the codes that open a session once. They are in the memory of one process.
+// codes holds the codes in the memory of one process. Each code opens one session.
 type codes struct {
 	mu   sync.Mutex
 	made map[string]code
@@ -67,7 +67,7 @@ type codeAnswer struct {
 	Path string `json:"path"`
 }
 
-// code answers a program that has a credential, such as `carillon open`, never a browser with a cookie.
+// code gives a code to a program that sends a credential, such as `carillon open`. It does not accept the cookie of a browser.
 func (s *Sessions) code(c echo.Context) error {
 	credential, ok := strings.CutPrefix(c.Request().Header.Get("Authorization"), "Bearer ")
 	if !ok {
@@ -85,8 +85,8 @@ func (s *Sessions) code(c echo.Context) error {
 	return web.Answer(c, http.StatusCreated, codeAnswer{"/console/enter?code=" + name})
 }
 
-// enter opens a session and leads on to the console, so that no secret stays in the address. A code that is not valid any more leads to
-// the sign-in. So does a link on another page, which could otherwise sign the reader in with the key of its author: the code stays good,
+// enter opens a session and redirects to the console, so that no secret stays in the address. An invalid code redirects to the sign-in.
+// A link on another page does so too, because it could sign the reader in with the key of the page's author. The code then stays valid,
 // and the reader can paste the address.
 func (s *Sessions) enter(c echo.Context) error {
 	if from := c.Request().Header.Get("Sec-Fetch-Site"); from != "" && from != "none" && from != "same-origin" {

@@ -96,9 +96,9 @@ func TestTheShellRunsUnderItsPolicy(t *testing.T) {
 	}
 }
 
-// The most that the console may send, in bytes of gzip.
+// The maximum sizes of the console's files, in bytes after gzip.
 const (
-	mostFirst  = 60 << 10 // of script, before the first page shows
+	mostFirst  = 60 << 10 // of the scripts that load before the first page appears
 	mostScript = 150 << 10
 	mostStyle  = 15 << 10
 )

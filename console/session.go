@@ -14,22 +14,22 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// mark is a header of the console's own requests. Another origin cannot send it without asking this server first, and the server does not
-// allow it. So the cookie counts for no link, form or image of another page, and for no request of the reference page.
+// mark is a header of the console's own requests. A page of another origin could send it only after a CORS preflight, which this server
+// refuses. So no link, form or image of another page can use the cookie, and no request of the reference page can.
 const mark = "Carillon-Console"
 
 // through is what the audit says of a change that came through the console.
 const through = "console"
 
 const (
-	lasts      = 12 * time.Hour   // a session ends so long after its last request
+	lasts      = 12 * time.Hour   // from the last time that its cookie was sent to the end of a session, at most
 	renewAfter = 10 * time.Minute // a younger cookie is not sent again
 	mostCookie = 3800             // bytes; browsers refuse a cookie of more than 4096
 	sealedFor  = "console session"
 	mostBody   = 8 << 10
 )
 
-// Identify returns whose credential, an API key or a token, it is. It returns a fault 401 for an invalid one.
+// Identify returns the identity that owns a credential, which is an API key or a token. It returns a fault 401 for an invalid one.
 type Identify func(ctx context.Context, credential string) (tenants.Identity, error)
 
 // Sessions are the signed-in browsers. The server stores none of them: a cookie is the encrypted credential. So a session ends when its
@@ -135,7 +135,7 @@ func (s *Sessions) signOut(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// same refuses a request that another page has caused.
+// same returns a fault for a request that a page of another origin has caused.
 func (s *Sessions) same(c echo.Context) error {
 	if err := s.origins.Check(c.Request()); err != nil {
 		return fault.Forbidden("cross_origin", "the request comes from another page")
@@ -149,8 +149,8 @@ func safe(c echo.Context) bool {
 	return c.Scheme() == "https" || host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// Authorize is middleware for the requests of the API. It gives the console's own requests the credential of their cookie as
-// Authorization header. It belongs before tenants.Authenticate, which then checks the credential as ever. A header that was sent wins.
+// Authorize is middleware for the requests of the API. It sets the Authorization header of the console's own requests to the credential
+// in their cookie, unless the request already has that header. It belongs before tenants.Authenticate, which checks the credential.
 func (s *Sessions) Authorize(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -173,7 +173,7 @@ func (s *Sessions) Authorize(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// renew moves the end of a session, once its credential was found good.
+// renew extends a session, unless its credential is no longer valid.
 func (s *Sessions) renew(c echo.Context, kept session) {
 	if c.Response().Status == http.StatusUnauthorized {
 		return

@@ -116,7 +116,7 @@ func TestTheCookieIsForTheConsoleAlone(t *testing.T) {
 	}
 }
 
-// cursor returns what a client can get encrypted under the same secret.
+// cursor returns a session's content as the position of a list. A client can get such positions encrypted under the same secret.
 func cursor(t *testing.T, s *Sessions) string {
 	t.Helper()
 	text, err := s.cursors.Seal(1, "schedules", session{Credential: "carillon_key_good", Until: time.Now().Add(time.Hour)})
@@ -146,7 +146,8 @@ func TestACodeIsGoodOnce(t *testing.T) {
 	}
 }
 
-// A link on another page signs nobody in, and the code of a person whose chat or terminal is a page stays good for the address bar.
+// A link on another page signs nobody in. Its code stays valid, so a person who sees the link in a web chat or a web terminal can paste it
+// into the address bar.
 func TestALinkOnAnotherPageSignsNobodyIn(t *testing.T) {
 	t.Parallel()
 	e, s := server(t, knows)

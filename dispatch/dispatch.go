@@ -39,48 +39,48 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Config is what Dispatch stands on.
+// Config has the dependencies of a Dispatch.
 type Config struct {
 	Pool       *pgxpool.Pool // of the engine
-	API        postgres.DB   // what the routes of tenants go by: it shows a tenant's rows only
+	API        postgres.DB   // the pool of tenants' routes, which shows only the rows of one tenant
 	IDs        ident.Codec
 	Timings    *cohorts.Timings
 	Quotas     record.Quotas
 	Cursors    *web.Cursor
-	LeaseKey   []byte         // of lease tokens; all processes share it
-	Keyset     *keyset.Keyset // that endpoints' secrets are sealed with; nil: they are stored in the clear
+	LeaseKey   []byte         // signs lease tokens; all processes share it
+	Keyset     *keyset.Keyset // seals the secrets of endpoints; nil: they are stored in the clear
 	Log        *slog.Logger
 	Metrics    *Metrics
 	Traces     *trace.Tracer      // makes spans; may be nil
 	Name       string             // of this process, for people
 	Version    string             // of its program, likewise
 	Serves     bool               // it serves the API
-	Sweeps     bool               // sweep shards
-	Dispatches bool               // open chunks, push, and look after leases
-	PushBytes  int                // that requests to endpoints hold at a time; less than 16 MiB is 16 MiB
+	Sweeps     bool               // it sweeps shards
+	Dispatches bool               // it opens chunks, pushes ticks, and ends leases
+	PushBytes  int                // limits the bytes that requests to endpoints hold at a time; less than 16 MiB counts as 16 MiB
 	Outbound   web.Outbound       // which addresses endpoints may have
-	OnFired    func([]open.Fired) // told of ticks handed out by this process; may be nil, must not block
+	OnFired    func([]open.Fired) // is called with the ticks that this process hands out; may be nil, must not block
 	Operations *operations.Operations
 	Chunker    *sweep.Chunker
 
-	// Settle brings a schedule whose moved ticks have come back to its spec's timing. It may be nil where the process does
-	// not dispatch.
+	// Settle restores the timing of a schedule's spec after the last of its moved ticks has passed. It may be nil if the process
+	// does not dispatch.
 	Settle func(ctx context.Context, tenant tenants.ID, workflow, key string) error
 
-	// MayStore refuses bytes of results and payloads that the tenant's quota has no room for. Where it is nil all are stored.
+	// MayStore refuses bytes of results and payloads that the tenant's quota has no room for. If it is nil, all are stored.
 	MayStore func(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error
 	// Pause pauses a schedule whose ticks failed too often. It may be nil where the process does not dispatch.
 	Pause func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
-	// Uses tells how much a tenant uses of its quotas, by their names. Where it is nil nobody is told of soft limits.
+	// Uses returns how much a tenant uses of its quotas, by their names. If it is nil, there are no events of soft limits.
 	Uses func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
-	// Recheck is called when the database does not answer in time: it gives up connections that may lead to a host that has
-	// died. Where it is nil the pool is reset.
+	// Recheck is called when the database does not answer in time: it drops connections that may lead to a host that has died.
+	// If it is nil, the pool is reset.
 	Recheck func(ctx context.Context)
-	// Erase goes on with the erasures that were not finished. It may be nil.
+	// Erase continues erasures of keys that no request has finished. It may be nil.
 	Erase func(ctx context.Context) error
 }
 
-// Dispatch is the part of one process in the tick's path. New makes it; Start sets it going.
+// Dispatch is what one process does for ticks, from the sweep to the end of their delivery. New makes it, and Start starts its loops.
 type Dispatch struct {
 	config    Config
 	Sweeper   *sweep.Sweeper
@@ -105,11 +105,11 @@ type Dispatch struct {
 	stop     context.CancelFunc
 }
 
-// New prepares the dispatch of a process: the routes work from here on, also in one that neither sweeps nor dispatches. Each room is
-// made after those that it uses.
+// New prepares the dispatch of a process. After it the routes work, even in a process that neither sweeps nor dispatches. Each package's
+// part is made after the parts that it uses.
 func New(c Config) (*Dispatch, error) {
 	if c.API == nil {
-		return nil, errors.New("dispatch needs what tenants' routes go by")
+		return nil, errors.New("Config.API is required: the pool of tenants' routes")
 	}
 	d := &Dispatch{
 		config: c, notifier: cluster.NewNotifier(), Horizon: new(cluster.Horizon), unopened: new(chunk.Unopened), idle: new(sweep.Idle), stop: func() {},
@@ -158,7 +158,7 @@ func New(c Config) (*Dispatch, error) {
 	return d, nil
 }
 
-// offer returns what takes the runs that this process swept: nil where it opens none.
+// offer returns the function that gives swept runs to the opener of this process; nil if the process opens none.
 func (d *Dispatch) offer() func(runs []chunk.Run) (left []string) {
 	if !d.config.Dispatches {
 		return nil
@@ -176,8 +176,8 @@ func (c *Config) mayStore(ctx context.Context, db postgres.DB, tenant tenants.ID
 
 // Start joins the other processes and begins to work. Stop ends it.
 func (d *Dispatch) Start(ctx context.Context) error {
-	if err := d.Keeper.EnsurePartitions(ctx, time.Now()); err != nil { // until they are there the default ones do
-		d.config.Log.Warn("cannot make the days' partitions yet", "error", err)
+	if err := d.Keeper.EnsurePartitions(ctx, time.Now()); err != nil { // until they exist, rows go into the default partitions
+		d.config.Log.Warn("cannot create the partitions of the next days yet", "error", err)
 	}
 	if err := d.Member.Register(ctx); err != nil {
 		return err
@@ -218,11 +218,11 @@ func (d *Dispatch) startAll(ctx context.Context, loops ...func(ctx context.Conte
 	}
 }
 
-// drainTime is how long requests in flight get to end.
+// drainTime is how long Stop waits for requests in flight.
 const drainTime = 8 * time.Second
 
-// Stop sends nothing new, gives what is in flight 8 s (less where ctx ends first), leaves the rest to other processes
-// at once, and returns when all has ended.
+// Stop sends nothing new. It waits for requests in flight up to drainTime, or until ctx ends, and leaves the rest to other processes. It
+// returns when all loops of this process have ended.
 func (d *Dispatch) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
@@ -243,7 +243,7 @@ func (d *Dispatch) Stop(ctx context.Context) error {
 	return err
 }
 
-// Kill ends the process as a crash would: what it held stays as it is, and nobody is told. Tests use it.
+// Kill ends the process like a crash: what it held stays as it is, and no other process is notified. Tests use it.
 func (d *Dispatch) Kill() {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -256,5 +256,5 @@ func (d *Dispatch) Kill() {
 	d.work.Wait()
 }
 
-// Unopened returns from which number on there are unopened chunks, and the numbers of those below it.
+// Unopened returns the number from which chunks may be unopened, and the numbers of unopened chunks below it.
 func (d *Dispatch) Unopened() (floor int64, stuck []int64) { return d.unopened.From(d.Horizon) }

@@ -27,7 +27,7 @@ const (
 	anotherRole = "another tenant's rows of %s are %s"
 )
 
-// twoTenants is a Carillon with a row of two tenants, at least, in every table that holds tenants' rows.
+// twoTenants makes a Carillon with two tenants. Each has at least one row in every table that holds rows of tenants.
 func twoTenants(t *testing.T) (h *dispatchtest.Carillon, other tenants.ID) {
 	t.Helper()
 	h = dispatchtest.New(t)
@@ -50,7 +50,7 @@ func twoTenants(t *testing.T) (h *dispatchtest.Carillon, other tenants.ID) {
 	return h, second.ID
 }
 
-// code is PostgreSQL's for an error; empty for none.
+// code returns PostgreSQL's code of an error; empty if there is no error.
 func code(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {
@@ -63,7 +63,7 @@ func code(t *testing.T, err error) string {
 	return e.Code
 }
 
-// try runs a statement as a tenant's request, takes it back, and returns how many rows it was about, and the code of its error.
+// try runs a statement as a tenant's request and rolls it back. It returns how many rows were affected, and the code of the error.
 func try(t *testing.T, db postgres.DB, sql string, args ...any) (n int64, failed string) {
 	t.Helper()
 	undo := errors.New("undo")
@@ -186,7 +186,7 @@ func TestNoTenantIsNobody(t *testing.T) {
 	}
 }
 
-// The platform's operator sees who the tenants are, and nothing that is theirs.
+// The platform's operator sees which tenants there are, but no rows of theirs.
 func TestThePlatformSeesNoRowsOfTenants(t *testing.T) {
 	t.Parallel()
 	h, _ := twoTenants(t)

@@ -5,37 +5,37 @@ import (
 	"testing"
 )
 
-// The life of one pushed tick as a machine of its own: two processes, of which any may die, stand still or lose what it heard
-// at any step, and the rows that they write. All orders of steps are gone through, breadth first.
+// This file models the life of one pushed tick as a state machine: two processes and the rows that they write. At any step a process may
+// die, stand still, or lose the answer that it got. The tests search all orders of steps, breadth first.
 
-// phase is how far a process is with the tick.
+// phase is how far the delivery of the tick by one process has come.
 type phase byte
 
 const (
 	idle    phase = iota
 	toSend        // it has the tick in memory
-	heardOK       // and an answer to it
+	heardOK       // it has sent the tick, and the answer was good
 	heardNo
 )
 
-// worldProcess is one process: what is in its memory is lost with it.
+// worldProcess is one process. When it dies, the contents of its memory are lost.
 type worldProcess struct {
-	dead, still    bool // still: silent for so long that others hold it for dead
+	dead, still    bool // still: silent for so long that the others count it as dead
 	phase          phase
 	epoch, attempt byte
 }
 
-// world is all there is at a moment. It is comparable, so that none is gone through twice.
+// world is the whole state at a moment. It is comparable, so that the search visits no state twice.
 type world struct {
-	swept, opened, done bool // of the chunk
+	swept, opened, done bool // states of the chunk
 	owner               byte // 0: none; else the number of a process
 	epoch               byte
 	state               State // of the tick
 	attempt             byte
 	held                bool
 	procs               [2]worldProcess
-	delivered           byte // how often an endpoint took it
-	excuses             byte // how often the acknowledgement of that was lost
+	delivered           byte // how often an endpoint accepted it
+	excuses             byte // how often an acceptance was lost before it was recorded
 }
 
 // State is that of the tick in the world.
@@ -48,14 +48,14 @@ const (
 	gaveUp
 )
 
-// rules are what keeps the world in order; each can be left out.
+// rules are the rules that keep the promises. A test can leave out each of them.
 type rules struct{ fence, takeOver, recordAfterSend, attemptChecked bool }
 
 var allRules = rules{true, true, true, true}
 
 const mostTried = 2
 
-// steps are the worlds that may be next, each with what was done.
+// steps returns the worlds that may follow, by the name of the step that leads to each.
 func (w world) steps(r rules) map[string]world {
 	next := map[string]world{}
 	if !w.swept {
@@ -72,7 +72,7 @@ func (w world) steps(r rules) map[string]world {
 		}
 		take := func(n *world, p *worldProcess) {
 			if other := n.procs[1-i]; other.phase == heardOK && n.state == running && other.epoch == n.epoch {
-				n.excuses++ // what it heard will be refused
+				n.excuses++ // the other process will not be able to write the answer that it got
 			}
 			n.owner, n.epoch, n.done = id, n.epoch+1, false
 			if n.state == running && !n.held {
@@ -81,7 +81,7 @@ func (w world) steps(r rules) map[string]world {
 				n.done = true // it finds nothing to send
 			}
 		}
-		lost := func(n *world, p *worldProcess) { // what it heard goes with its memory
+		lost := func(n *world, p *worldProcess) { // the answer that it got is lost with its memory
 			if p.phase == heardOK && n.state == running && p.epoch == n.epoch {
 				n.excuses++
 			}
@@ -110,14 +110,14 @@ func (w world) steps(r rules) map[string]world {
 				}
 			}
 			do("write", func(n *world, p *worldProcess) { write(n, p); p.phase = idle })
-			do("write unheard", write) // the commit's answer is lost, and it is written again
+			do("write unheard", write) // the answer to the commit is lost, so the process writes it again
 		}
 		if p.still {
-			do("go on", func(n *world, p *worldProcess) { // it gives up what it held
+			do("go on", func(n *world, p *worldProcess) { // it drops what it held
 				lost(n, p)
 				*p = worldProcess{}
 				if n.owner == id && !n.done {
-					n.owner = 3 // it joins anew, and its old number is dead
+					n.owner = 3 // it registers under a new number, and the old one is dead
 				}
 			})
 			continue
@@ -149,7 +149,7 @@ func (w world) steps(r rules) map[string]world {
 
 func (p worldProcess) alive() bool { return !p.dead && !p.still }
 
-// wrong says what is not as promised in a world that came from another; "" where nothing is.
+// wrong returns the promise that the step from before to w breaks; "" if it breaks none.
 func (w world) wrong(before world) string {
 	switch {
 	case w.state == ended && w.delivered == 0:
@@ -166,7 +166,7 @@ func (w world) wrong(before world) string {
 	return ""
 }
 
-// ends tells whether a world left alone comes to its end: both processes live, and do one thing after another.
+// ends reports whether the tick ends if no more faults happen: both processes live, and take one step after another.
 func (w world) ends(r rules) bool {
 	for range 40 {
 		if w.state > running && w.done {
@@ -188,7 +188,7 @@ func (w world) ends(r rules) bool {
 	return false
 }
 
-// explore goes through all worlds that are no more than so many steps away, and returns the first way to a wrong one.
+// explore visits all worlds that at most depth steps reach, and returns the first path to a world that breaks a promise.
 func explore(r rules, depth int) (seen int, way []string) {
 	type arrival struct {
 		from world
@@ -228,7 +228,7 @@ func explore(r rules, depth int) (seen int, way []string) {
 	return len(came), nil
 }
 
-// Whatever is lost at whatever step, the tick ends, once, and is sent again only where nobody can know that it came.
+// Whatever is lost at any step, the tick ends exactly once. It is sent again only if no process can know that it was accepted.
 func TestALifeKeepsItsPromisesInAnyOrder(t *testing.T) {
 	t.Parallel()
 	seen, way := explore(allRules, 20)

@@ -9,13 +9,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What clients do, in any order and at any time, has the schedules be as a simple model of the rulings says: their
-// status, version, coming times and history agree after each step.
+// Clients change schedules in any order and at any time. After each step the status, version, coming times and history of each schedule
+// are those that a simple model predicts.
 func TestSchedulesAreAsTheModelSays(t *testing.T) {
 	t.Parallel()
-	c := dispatchtest.StoppedClock(t, time.Date(2027, 3, 1, 0, 0, 0, 5e8, time.UTC)) // half a second past: no time is ever just now
+	c := dispatchtest.StoppedClock(t, time.Date(2027, 3, 1, 0, 0, 0, 5e8, time.UTC)) // half a second past a whole one, so that no nominal time is exactly now
 	h := dispatchtest.NewOn(t, c.Pool)
-	h.Quota("acme", 10_000_000) // tokens come with the clock, which stands still
+	h.Quota("acme", 10_000_000) // no tick waits for tokens, although the clock stands still
 	runs := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		runs++
@@ -25,7 +25,7 @@ func TestSchedulesAreAsTheModelSays(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"":       w.Compare,
 			"put":    w.Put,
-			"put 2":  w.Put, // the commonest
+			"put 2":  w.Put, // twice, so that it is drawn most often
 			"patch":  w.Patch,
 			"pause":  w.Pause,
 			"resume": w.Resume,

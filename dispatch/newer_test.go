@@ -17,7 +17,7 @@ import (
 	"github.com/riverqueue/river"
 )
 
-// What a newer program wrote is put off by a program that cannot read it, and fires once it can be read.
+// A program puts off a cohort that a newer program wrote and that it cannot read. The cohort fires once it can be read.
 func TestACohortThatANewerProgramWroteIsPutOff(t *testing.T) {
 	t.Parallel()
 	for what, sql := range map[string][2]string{
@@ -61,7 +61,7 @@ func TestACohortThatANewerProgramWroteIsPutOff(t *testing.T) {
 	}
 }
 
-// leaves opens the chunks of a sweep of three tenants. The second tenant's chunk is left to a later try, until it can be opened.
+// leaves checks that the second of three swept chunks is left to a later try after the SQL hinder, and is opened after the SQL mend.
 func leaves(h *dispatchtest.Carillon, hinder, mend string) {
 	h.T.Helper()
 	chunks, owners := h.SweptRun(3)

@@ -10,7 +10,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// operateArgs are the arguments of the River job that has a turn at an operation: its number, and nothing else.
+// operateArgs are the arguments of the River job that runs an operation for one turn: only its number.
 type operateArgs struct {
 	Operation int64 `json:"operation"`
 }
@@ -22,15 +22,15 @@ type operateWorker struct {
 	dispatch *Dispatch
 }
 
-// Work has one turn. What fails is looked after by whoever looks for operations, not by River.
+// Work runs one turn of an operation. It returns no error, so River does not retry the job: lookForOperations queues the operation again.
 func (w *operateWorker) Work(ctx context.Context, job *river.Job[operateArgs]) error {
 	if err := w.dispatch.config.Operations.Run(ctx, job.Args.Operation); err != nil && ctx.Err() == nil {
-		w.dispatch.config.Log.Error("an operation does not go on", "error", err)
+		w.dispatch.config.Log.Error("cannot continue an operation", "error", err)
 	}
 	return nil
 }
 
-// lookForOperations finds, every second, the operations that nobody runs.
+// lookForOperations looks every second for operations that no process runs, and queues them.
 func (d *Dispatch) lookForOperations(ctx context.Context) {
 	loop.Every(ctx, d.config.Log, open.TakeEvery, "look for operations", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)

@@ -26,8 +26,8 @@ func putOnce(h *dispatchtest.Carillon, workflow, key string, seconds int) {
 	h.Put(workflow, key, p)
 }
 
-// hung is a Carillon whose endpoint w gets one request at a time, of at most batch ticks, and n ticks for it: the first request has not
-// ended until letGo is called, and the other ticks are open and wait for it.
+// hung makes a Carillon with n ticks for an endpoint w, which gets one request at a time, of at most batch ticks. The first request hangs
+// until letGo is called; the other ticks are open, and wait for its end.
 func hung(t *testing.T, batch int16, n int) (h *dispatchtest.Carillon, c *dispatchtest.Catcher, letGo func()) {
 	t.Helper()
 	h = dispatchtest.New(t)
@@ -119,7 +119,7 @@ func TestATickThatCannotBeComputedSpoilsNoBatch(t *testing.T) {
 	}
 }
 
-// While nobody tells a tenant's quotas, its ticks are pushed all the same, one at a time.
+// While a tenant's quotas cannot be read, its ticks are still pushed, one at a time.
 func TestASlotDoesNotWaitForQuotas(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)

@@ -16,7 +16,7 @@ import (
 )
 
 // provoke stores what a process finds to do besides upkeep: ticks of each overlap policy, limits, calendars, zones, a delay, a
-// tenant and a key that are being erased. It returns a function that goes on once the process runs.
+// tenant and a key that are being erased. It returns a function to call once the process runs, which provokes the rest.
 func provoke(h *dispatchtest.Carillon) (goOn func()) {
 	h.T.Helper()
 	release, releaseHeld := provokePushes(h), provokeHold(h)
@@ -186,11 +186,11 @@ var notRun = []string{
 	"sweep.pass.others",
 }
 
-// readsMore are parts of statements that may read so many rows more than the bound.
+// readsMore names statements, by a part of their text, that may read more rows than the bound allows, and how many more.
 var readsMore = map[string]int{
 	"sum(octet_length(spec) + COALESCE(octet_length(payload), 0)) FROM schedule": 100_000, // it adds up all rows of a tenant, once a day
-	"AND c.shard = (SELECT shard FROM chunk WHERE id = $1)":                      600,     // a late job looks at 512 numbers of chunks, which may be other shards'
-	"ORDER BY id\n\t\t\tLIMIT $2)\n\t\t\tUNION ALL":                              1000,    // it looks through so many chunks that are not open, and few may have waited for long
+	"AND c.shard = (SELECT shard FROM chunk WHERE id = $1)":                      600,     // a late job looks at 512 numbers, and their chunks may be of other shards
+	"ORDER BY id\n\t\t\tLIMIT $2)\n\t\t\tUNION ALL":                              1000,    // it reads so many unopened chunks to find those that have waited for long
 	"AND id >= $2 ORDER BY id LIMIT $1":                                          1000,    // it counts the chunks that have waited for long among the first 1,000 unopened ones
 	// It reads all due events to find the first of each tenant, also those of tenants that are being told.
 	"SELECT DISTINCT ON (o.tenant_id) o.tenant_id, o.endpoint, o.id, o.due_at": 1000,
@@ -206,7 +206,7 @@ var readsMore = map[string]int{
 	"AND t.nominal_at BETWEEN $6 AND $7 AND t.schedule_id = ANY": 200,
 }
 
-// mayRead tells whether the bound allows what a statement read, or readsMore does.
+// mayRead reports whether the bound, or readsMore, allows the number of rows that a statement read.
 func (s *statement) mayRead() bool {
 	sql := strings.Join(strings.Fields(s.SQL), " ")
 	for part, more := range readsMore {

@@ -11,8 +11,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// provokeRetention has a process make partitions, drop days that nobody keeps, one of which holds ticks that never ended, and thin a
-// day that the tenant keeps no longer and another tenant does.
+// provokeRetention makes a process create partitions, drop days that no tenant keeps, and thin a day that only the other tenant still
+// keeps. One of the dropped days holds ticks that never ended.
 func provokeRetention(h *dispatchtest.Carillon) {
 	h.T.Helper()
 	h.Config.Quotas = func(_ context.Context, id tenants.ID) (tenants.Quotas, error) {
@@ -60,7 +60,7 @@ func provokeRetention(h *dispatchtest.Carillon) {
 	}
 }
 
-// provokeRarePushes makes schedules whose endpoint wants no more, and an event for an endpoint that is held.
+// provokeRarePushes makes schedules whose endpoint answers 410, and an event for an endpoint that is held.
 func provokeRarePushes(h *dispatchtest.Carillon) {
 	h.T.Helper()
 	h.Catcher("leaver", 1, func(_ int, w http.ResponseWriter) { w.WriteHeader(http.StatusGone) })
@@ -107,7 +107,7 @@ func provokeRareSweeps(h *dispatchtest.Carillon) {
 	}
 }
 
-// provokeBacklog has a process look at a hundred chunks that are not open, some of which are broken, and for one that it gave up.
+// provokeBacklog makes a process read 150 unopened chunks, some of them broken, and look for a chunk that it gave up.
 func provokeBacklog(h *dispatchtest.Carillon, d *dispatchtest.Process) {
 	h.T.Helper()
 	ctx := h.T.Context()

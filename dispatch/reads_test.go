@@ -34,10 +34,10 @@ type planNode struct {
 	Plans     []*planNode `json:",omitempty"`
 }
 
-// mostFolded bounds what a statement may add up: a count of a whole table is no work that it was made for.
+// mostFolded bounds how many added-up rows count as work of a statement. Without it, a count of a whole table would justify its own reads.
 const mostFolded = 1000
 
-// count adds up what the plan reads of our tables, and what it changes or folds into one row.
+// count returns how many rows the plan reads from our tables, and how many it changes or folds into one row.
 func (n *planNode) count() (read, work int) {
 	if n.Relation != "" && strings.HasSuffix(n.Type, "Scan") && !strings.HasPrefix(n.Relation, "pg_") {
 		read = (n.Rows + n.Filtered + n.Rechecked) * n.Loops
@@ -64,15 +64,15 @@ type statement struct {
 
 func (s *statement) excess() int { return s.read - 10*s.work - 100 }
 
-// plans are those of all statements that the sessions of a pool ran. PostgreSQL tells them itself, so they are what was run:
-// with the arguments of each, in its place within a transaction.
+// plans collects the plans of all statements that the sessions of a pool run. PostgreSQL's auto_explain reports them, so they are the
+// plans of the real runs, with their arguments and within their transactions.
 type plans struct {
 	mu   sync.Mutex
 	seen map[string]*statement
 	bad  []string
 }
 
-// tell is called for each message of the server.
+// tell receives each notice of the server, and keeps the plan that it contains.
 func (p *plans) tell(_ *pgconn.PgConn, n *pgconn.Notice) {
 	_, text, found := strings.Cut(n.Message, "plan:\n")
 	if !found {
@@ -98,8 +98,7 @@ func (p *plans) tell(_ *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// lacks returns the functions of which some SQL text is in no statement seen until now, with that text.
-// Those of notRun are left out.
+// lacks returns the SQL texts that no statement so far contains, each with the name of its function. It leaves out those of notRun.
 func (p *plans) lacks(texts map[string][][]string) (left []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +121,7 @@ func (p *plans) lacks(texts map[string][][]string) (left []string) {
 	return left
 }
 
-// watched returns a pool like another, of which the plans are told.
+// watched returns a pool like another one, whose sessions report their plans to p.
 func (p *plans) watched(t *testing.T, like *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
 	config := like.Config()
@@ -148,7 +147,7 @@ func (p *plans) watched(t *testing.T, like *pgxpool.Pool) *pgxpool.Pool {
 	return pool
 }
 
-// What the engine does by itself reads no more than it has to do, beside a million rows of other tenants.
+// What the engine does without a request reads few rows beyond those that it changes or returns, beside a million rows of other tenants.
 func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
@@ -191,7 +190,7 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	})
 	dispatchtest.Until(t, "all statements have run", func() bool {
 		leaseShortly(h, "a", "few")
-		for range 2 { // the second look follows so soon that it is no full one
+		for range 2 { // the second look follows at once, so it is not a full look
 			if err := besides.TakeOwned(t.Context()); err != nil {
 				t.Fatal(err)
 			}

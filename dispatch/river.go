@@ -22,7 +22,7 @@ import (
 // slot of the lane.
 const jobsOfLane = 16
 
-// jobs makes the client of River that works.
+// jobs returns the River client that works on jobs.
 func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, d.Opener.Worker())
@@ -31,7 +31,7 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 	return river.NewClient(silentDriver{riverpgxv5.New(d.config.Pool)}, &river.Config{
 		Logger:                      slog.New(quiet{d.config.Log.Handler()}),
 		FetchCooldown:               10 * time.Millisecond,
-		FetchPollInterval:           time.Second, // a notification wakes it, of River's or of ours: this is for one that is lost
+		FetchPollInterval:           time.Second, // a notification of River's or ours wakes it earlier; the poll is for a lost one
 		CompletedJobRetentionPeriod: 5 * time.Minute,
 		JobTimeout:                  time.Minute,
 		RescueStuckJobsAfter:        2 * time.Minute,
@@ -41,13 +41,13 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 		PeriodicJobs:                []*river.PeriodicJob{upkeep.Retaining()},
 		Queues: map[string]river.QueueConfig{
 			chunk.SmallLane: {MaxWorkers: jobsOfLane}, chunk.LargeLane: {MaxWorkers: open.RunsAtOnce[chunk.LargeLane]}, chunk.CatchUpLane: {MaxWorkers: open.RunsAtOnce[chunk.CatchUpLane]},
-			chunk.WorkLane: {MaxWorkers: 2, FetchPollInterval: 2 * time.Second}, // nothing in it is due to the second
+			chunk.WorkLane: {MaxWorkers: 2, FetchPollInterval: 2 * time.Second}, // none of these jobs must begin within a second
 		},
 	})
 }
 
-// silentDriver has River notify nobody of new jobs in the transaction that makes them: PostgreSQL commits those one after another,
-// each until it is flushed. We notify River's clients of the jobs that they are to look for.
+// silentDriver keeps River from sending a notification in the transaction that inserts jobs, because PostgreSQL commits transactions
+// with notifications one after another, each until it is flushed. Package cluster notifies River's clients of jobs to look for.
 type silentDriver struct{ riverdriver.Driver[pgx.Tx] }
 
 func (silentDriver) SupportsListenNotify() bool { return false }
@@ -73,7 +73,7 @@ func NewJobs(pool *pgxpool.Pool, log *slog.Logger) (*Jobs, error) {
 	return &Jobs{client}, nil
 }
 
-// Open makes a job for each run of chunks, which opens it.
+// Open inserts, for each run of chunks, the job that opens it.
 func (j *Jobs) Open(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error {
 	jobs := make([]river.InsertManyParams, len(runs))
 	for i, r := range runs {
@@ -85,8 +85,8 @@ func (j *Jobs) Open(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error {
 	return nil
 }
 
-// QueueOperation makes a process that dispatches run operations, once tx is committed. One that waits for its turn already is not
-// queued twice; a job that some process works on, or has died with, does not count.
+// QueueOperation inserts the jobs that run operations, and announces them when tx is committed. It skips an operation that already has a
+// job in the queue. A job that a process runs, or ran when it died, does not count.
 func (j *Jobs) QueueOperation(ctx context.Context, tx pgx.Tx, ids ...int64) error {
 	rows, _ := tx.Query(ctx, `
 		SELECT n.id

@@ -16,7 +16,7 @@ import (
 
 const module = "github.com/carillonhq/carillon/"
 
-// source is the source of packages of this module. Other packages count as empty: what they declare has no type here.
+// source holds the type-checked packages of this module. Other packages count as empty: what they declare has no type here.
 type source struct {
 	t        *testing.T
 	files    *token.FileSet
@@ -35,7 +35,7 @@ func unaskedSQL(t *testing.T, roots ...string) map[string][][]string {
 		info: types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}},
 		uses: map[types.Object][]types.Object{}, texts: map[types.Object][][]string{}, named: map[string]types.Object{},
 	}
-	for _, room := range []string{"dispatch", "schedules/subjects"} { // dispatch is given what ends the erasure of a key
+	for _, room := range []string{"dispatch", "schedules/subjects"} { // dispatch gets the function that ends erasures from subjects
 		if _, err := s.Import(module + room); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func unaskedSQL(t *testing.T, roots ...string) map[string][][]string {
 	return found
 }
 
-// Import reads a package of this module, and makes up any other one. It never fails for a type that is not known.
+// Import reads a package of this module, and returns an empty package for any other path. An unknown type is no error.
 func (s *source) Import(path string) (*types.Package, error) {
 	if p := s.packages[path]; p != nil {
 		return p, nil
@@ -122,7 +122,7 @@ func (s *source) declared(d ast.Decl) {
 	}
 }
 
-// read notes what a declaration uses, and its SQL texts.
+// read records which objects a declaration uses, and its SQL texts.
 func (s *source) read(name *ast.Ident, node ast.Node) {
 	o := s.info.Defs[name]
 	if o == nil {

@@ -38,7 +38,7 @@ type duplicate struct {
 	first    time.Time // of the earlier delivery
 }
 
-// kinds are the findings of which a run promises none.
+// kinds are the kinds of findings that must not occur in a run.
 var kinds = []string{
 	"lost",                   // a nominal time without a tick, or a tick without a delivery
 	"doubled",                // a second tick for one nominal time, or a tick that the spec does not name

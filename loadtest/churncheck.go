@@ -71,7 +71,7 @@ func (s *churned) until(i int) (surely, perhaps time.Time) {
 	return s.changes[i+1].ended, s.changes[i+1].began
 }
 
-// lasts is until for the timing of the i-th change. A change that keeps the timing does not end it.
+// lasts is like until, but for the timing of the i-th change: a later change that keeps the timing does not end it.
 func (s *churned) lasts(i int) (surely, perhaps time.Time) {
 	c := s.changes[i]
 	for i+1 < len(s.changes) {
@@ -136,7 +136,7 @@ func outcomes(records []churnTick) map[string]int {
 // deliverySum counts the ticks that came to a worker, and the repeated deliveries.
 type deliverySum struct{ ticks, again int }
 
-// churnKinds are the findings of which churn promises none.
+// churnKinds are the kinds of findings that must not occur in churn.
 var churnKinds = []string{
 	"lost",                 // a time of the active schedule that no tick has or counts as missed
 	"doubled",              // a time with two ticks, or a tick that was delivered twice

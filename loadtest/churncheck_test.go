@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// churnSample is a schedule that fires each 3 seconds, is paused, resumed, made to fire each 5 seconds, deleted and made
-// again, a tenth of a second for each; and its record where all goes well. Second 0 is one of every 15.
+// churnSample returns a schedule and a record of it without a fault. The schedule fires every 3 seconds. Then it is paused, resumed,
+// upserted, retimed to every 5 seconds, deleted and created again; each change takes a tenth of a second. Second 0 is a multiple of 15.
 func churnSample() (s *churned, from, to time.Time, records []churnTick, seen deliverySum) {
 	zero := time.Unix(1_800_000_000, 0).UTC()
 	sec := func(n float64) time.Time { return zero.Add(time.Duration(n * float64(time.Second))) }
@@ -28,11 +28,11 @@ func churnSample() (s *churned, from, to time.Time, records []churnTick, seen de
 		s.changes = append(s.changes, c)
 	}
 	do(6.05, paused, 0)  // 0, 3, 6 are due, and 6 is recorded as skipped
-	do(11.5, resumed, 0) // 9 is not
-	do(13, upserted, 0)  // 12
-	do(16, retimed, 5)   // 15, 20
+	do(11.5, resumed, 0) // 9 is not due
+	do(13, upserted, 0)  // 12 is due
+	do(16, retimed, 5)   // 15 and 20 are due
 	do(21, deleted, 0)
-	do(24.95, created, 5) // the second 25 is in doubt; 30
+	do(24.95, created, 5) // 25 may be due; 30 is due
 	last := func(n float64) *time.Time { return new(sec(n)) }
 	row := func(life int, at float64, version int64, state, reason int16, missed int, before *time.Time) {
 		records = append(records, churnTick{

@@ -14,7 +14,7 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// endpoint is a webhook on loopback that notes its deliveries in a ledger. It checks signatures with a library of others.
+// endpoint is a webhook on loopback that notes its deliveries in a ledger. It checks signatures with a third-party library.
 type endpoint struct {
 	server *http.Server
 	done   chan struct{}

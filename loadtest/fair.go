@@ -151,10 +151,11 @@ func (l fairLoad) fire(ctx context.Context, p *progress, what, who string, ticks
 	p.say("%s: due at %s", what, due.Format(time.TimeOnly))
 	for {
 		var n int
+		// It reads chunks and no ticks, because reading the ticks of the giant would use a whole core.
 		err := l.db.QueryRow(ctx, `
 			SELECT COALESCE(sum(ticks), 0)
 			FROM chunk
-			WHERE id > $1 AND opened_at IS NOT NULL AND tenant_id <> (SELECT id FROM tenant WHERE name = 'giant')`, known).Scan(&n) // it reads no ticks: to read the giant's would take a core
+			WHERE id > $1 AND opened_at IS NOT NULL AND tenant_id <> (SELECT id FROM tenant WHERE name = 'giant')`, known).Scan(&n)
 		if err != nil {
 			return 0, err
 		}

@@ -141,7 +141,8 @@ func (g *growth) cost(ctx context.Context, name string, stored int) (cost, error
 	slices.SortFunc(all, func(a, b cost) int { return cmp.Compare(a.postgres+a.ours, b.postgres+b.ours) })
 	slices.Sort(seconds)
 	middle := all[len(all)/2]
-	slices.SortFunc(all, func(a, b cost) int { return cmp.Compare(a.wal, b.wal) }) // the first change of a page after a checkpoint writes it whole
+	// The median is taken of WAL too, because the first change of a page after a checkpoint writes the whole page to the WAL.
+	slices.SortFunc(all, func(a, b cost) int { return cmp.Compare(a.wal, b.wal) })
 	middle.wal = all[len(all)/2].wal
 	g.report.figure(name+"_stored", float64(stored))
 	g.report.figure(name+"_ticks_per_second", float64(g.n)/seconds[len(seconds)/2])

@@ -22,7 +22,8 @@ const (
 	workCommand = "work"
 )
 
-// handover fires a herd, whose ticks are to be completed as fast as those of pull. One process of SDK workers runs its ticks and is killed when half of them have ended; then other workers finish all.
+// handover fires a herd, whose ticks must be completed as fast as those of pull. A process of SDK workers runs them and is killed when half
+// of them have ended. Then other workers complete the rest.
 func handover(ctx context.Context, o options, p *progress) (*report, error) {
 	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error {
 		if err := d.put(ctx, handed); err != nil {

@@ -27,7 +27,7 @@ type outcome struct {
 	Holds    bool               `json:"holds"`
 }
 
-// built is carillon, which a test that runs several scenarios builds once.
+// built compiles carillon and returns its path, so that a test of several scenarios compiles it only once.
 func built(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "carillon")
@@ -37,7 +37,7 @@ func built(t *testing.T) string {
 	return path
 }
 
-// runs runs a scenario whole, and fails the test where a promise does not hold.
+// runs runs a whole scenario, and fails the test if a promise does not hold.
 func runs(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var out bytes.Buffer
@@ -97,7 +97,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// How fast they are is not asked here: that depends on the machine.
+// The test does not check how fast upserts are, because that depends on the machine.
 func TestUpsertsAreMeasured(t *testing.T) {
 	t.Parallel()
 	program := built(t)
@@ -144,7 +144,7 @@ func TestHerdsAreMeasuredAndLoseNothing(t *testing.T) {
 	}
 }
 
-// What statements read is not asked here: that depends on what else the machine does.
+// The test does not check how much the statements read, because that depends on other work of the machine.
 func TestReadsBesideAnOldSnapshotAreMeasured(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -137,7 +137,7 @@ func (op *operated) pauseAndUndo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i := byHand; i < 2*byHand; i++ { // they are the tenant's own from here on
+	for i := byHand; i < 2*byHand; i++ { // the undo must leave these alone: somebody changed them after the bulk pause
 		if _, err := op.sdk.Schedules.Resume(ctx, operatorMain, readKey(i), carillon.ResumeParams{}); err != nil {
 			return err
 		}

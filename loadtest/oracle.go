@@ -27,7 +27,8 @@ func (r rule) next(zone *time.Location, after time.Time, n int) []time.Time {
 			found = append(found, t)
 		}
 	}
-	// A day beyond the last one, since a minute in a gap is noted where the gap ends, and fires after it.
+	// The search goes on for a day after it has found n instants. A skipped minute is noted when its gap ends, with the later instant at
+	// which it fires, so the next minutes can still add earlier instants.
 	var enough time.Time
 	for t := from; enough.IsZero() || t.Before(enough); t = t.Add(time.Minute) {
 		w := wall(t, zone)

@@ -186,7 +186,8 @@ func (w *workshop) dev(ctx context.Context, o options, listen string) (*process,
 	if err := os.RemoveAll(ready); err != nil { // the last process wrote it
 		return nil, a, err
 	}
-	args := []string{"dev", "--no-demo", "--data", w.file("data"), "--listen", listen, "--ready-file", ready, "--log-format", "text"} // as JSON it would show each tick
+	// As JSON, the log would show each tick.
+	args := []string{"dev", "--no-demo", "--data", w.file("data"), "--listen", listen, "--ready-file", ready, "--log-format", "text"}
 	if o.databaseURL != "" {
 		args = append(args, "--yes", "--database-url", o.databaseURL)
 	}

@@ -147,7 +147,8 @@ func (u upserts) putProfiles(ctx context.Context, what, zone string, want carill
 	return took, nil
 }
 
-// fillSubjects gives each five of n filled schedules one subject, and stores n profiles, most of them of subjects without schedules.
+// fillSubjects gives one subject to every five of the n filled schedules, and stores n profiles. Most profiles are of subjects without
+// schedules.
 func fillSubjects(ctx context.Context, at announcement, n int, p *progress) error {
 	db, err := pgx.Connect(ctx, at.DatabaseURL)
 	if err != nil {

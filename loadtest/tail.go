@@ -20,7 +20,8 @@ const (
 	tailCost    = 2                // µs of CPU a tick
 )
 
-// tailed pushes ticks at a steady rate. In turn nobody and one client follows them. It compares the CPU that a tick costs.
+// tailed pushes ticks at a steady rate, alternately without a follower and with one client that follows them. It compares the CPU that a
+// tick costs.
 func tailed(ctx context.Context, o options, p *progress) (*report, error) {
 	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error {
 		stop, err := d.listen(ctx, lateWorkflow, tailBatch)

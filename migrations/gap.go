@@ -13,8 +13,8 @@ import (
 // Gap is a place where the catalogue does not isolate tenants. Mend is the repair; if it is empty, migrating again is the repair.
 type Gap struct{ What, Mend string }
 
-// Gaps returns the gaps in the isolation of tenants, and the number of tables with rows of tenants. Login is the user of tenants'
-// requests. apart says that it must be a member of the API's and the platform's roles alone.
+// Gaps returns the gaps in the isolation of tenants, and the number of tables with rows of tenants. login is the database user
+// of tenants' requests. apart means that login must be a member of no roles but the API's and the platform's.
 func Gaps(ctx context.Context, db postgres.DB, login string, apart bool) (gaps []Gap, tables int, err error) {
 	roles, err := roleGaps(ctx, db, login, apart)
 	if err != nil || len(roles.missing) > 0 {
@@ -27,7 +27,7 @@ func Gaps(ctx context.Context, db postgres.DB, login string, apart bool) (gaps [
 // roleState is what the catalogue says about the roles.
 type roleState struct {
 	missing, gaps []Gap
-	bypassing     bool // no policy applies to the engine's role, so they can be forced on its tables
+	bypassing     bool // no policy applies to the engine's role, so policies can be forced on its tables
 }
 
 // roleGaps finds what is wrong with our roles and with login.

@@ -47,7 +47,7 @@ func TestFourAtOnce(t *testing.T) {
 		}
 		applied[i] = r.applied
 	}
-	// One that waits too long for a lock lets another go on, so the work may be shared. Each migration is applied once.
+	// A run that waits too long for a lock lets another run continue, so both may apply migrations. Each migration is applied once.
 	sum := 0
 	for _, n := range applied {
 		sum += n

@@ -20,7 +20,7 @@ type ActionParams struct {
 	IdempotencyKey string `json:"-"` // the same within 24 h acts once; empty: a random one for each call
 }
 
-// ActionFilter selects schedules as the filter of a list. One that restricts nothing must state All.
+// ActionFilter selects schedules as the filter of a list does. A filter that selects all schedules must set All.
 type ActionFilter struct {
 	All         bool       `json:"all,omitempty"`
 	Workflow    string     `json:"workflow,omitempty"`
@@ -37,8 +37,8 @@ type ActionFilter struct {
 	Operation   string     `json:"operation,omitempty"` // the schedules that this operation paused and that nobody has resumed or paused since
 }
 
-// Act begins an action on many schedules. Operation tells how it goes on. An action "resume" with the Operation of a pause in its filter
-// undoes the pause exactly.
+// Act begins an action on many schedules, and returns the operation that performs it. An action "resume" whose filter names the Operation
+// of a pause undoes that pause exactly.
 func (s Schedules) Act(ctx context.Context, p ActionParams) (Operation, error) {
 	p.DryRun = false
 	return act[Operation](ctx, s.c, p)

@@ -86,7 +86,7 @@ type Use struct {
 	Day       string `json:"day"`                // "2027-01-01"
 	Workflow  string `json:"workflow,omitempty"` // empty: all workflows
 	Ticks     int64  `json:"ticks"`              // recorded on that day, whatever their cause
-	Succeeded int64  `json:"succeeded"`          // ended so on that day, as the next three
+	Succeeded int64  `json:"succeeded"`          // ticks that ended in this state on that day; the next three count alike
 	Failed    int64  `json:"failed"`
 	Cancelled int64  `json:"cancelled"`
 	Skipped   int64  `json:"skipped"`

@@ -12,7 +12,7 @@ import (
 type APIKeyParams struct {
 	Name      string     `json:"name"`                 // for people
 	Scopes    []string   `json:"scopes"`               // such as "schedules:read"
-	Workflows []string   `json:"workflows,omitempty"`  // the only ones that it is good for; empty: all
+	Workflows []string   `json:"workflows,omitempty"`  // the workflows that the key is limited to; empty: no limit
 	ExpiresAt *time.Time `json:"expires_at,omitempty"` // nil: it does not expire
 }
 
@@ -24,7 +24,7 @@ type APIKey struct {
 	Workflows []string `json:"workflows"` // nil: all
 
 	ExpiresAt         *time.Time `json:"expires_at"`          // nil: it does not expire
-	PreviousExpiresAt *time.Time `json:"previous_expires_at"` // until then the key before the last rotation counts too; nil: it does not
+	PreviousExpiresAt *time.Time `json:"previous_expires_at"` // until then the key before the last rotation is accepted too; nil: it is not
 	LastUsedAt        *time.Time `json:"last_used_at"`        // nil: never
 	CreatedAt         time.Time  `json:"created_at"`
 	CreatedBy         string     `json:"created_by"`
@@ -43,8 +43,8 @@ func (a Admin) MakeAPIKey(ctx context.Context, p APIKeyParams) (APIKey, error) {
 	return send[APIKey](ctx, a.c, r, p)
 }
 
-// RotateAPIKey returns a new Key for an API key. The key before it counts for another 24 hours. It does not retry when an answer is lost: a
-// second rotation would end the key in use.
+// RotateAPIKey returns a new Key for an API key. The previous key is accepted for another 24 hours. It does not retry when an answer
+// is lost: a second rotation would end the key in use.
 func (a Admin) RotateAPIKey(ctx context.Context, id string) (APIKey, error) {
 	r := &call{method: http.MethodPost, path: path("admin", "api-keys", id, "rotate"), header: idempotent(""), once: true}
 	return read[APIKey](ctx, a.c, r)

@@ -17,7 +17,7 @@ import (
 
 const (
 	firstBackoff = 200 * time.Millisecond
-	longestWait  = 30 * time.Second // a server that asks for more gets its error returned instead
+	longestWait  = 30 * time.Second // if the server asks for a longer wait, the call returns the error at once
 	answerLimit  = 256 << 20        // a full page of the largest payloads is a quarter of this
 )
 
@@ -121,7 +121,7 @@ func post[T any](ctx context.Context, c *Client, path string, params any, key st
 	return send[T](ctx, c, &call{method: http.MethodPost, path: path, header: idempotent(key)}, params)
 }
 
-// postIf is post for a schedule that must have a version, unless that is zero.
+// postIf is post with the precondition that the schedule has a version. A version of zero is no precondition.
 func postIf[T any](ctx context.Context, c *Client, path string, params any, key string, version int64) (T, error) {
 	header := idempotent(key)
 	maps.Copy(header, ifMatch(version))

@@ -1,8 +1,8 @@
 // Package carillon is the client of Carillon: it stores schedules and runs their ticks.
 //
-// A [Client] has one field for each kind of thing, such as [Client.Schedules], with its calls as methods. A [Worker] leases ticks and hands them to functions typed by
-// their payload; a [Webhook] is the same for ticks that Carillon pushes. A tick is delivered at least once, always
-// with the same [Tick.TickID]: a handler that must not act twice remembers that id.
+// A [Client] has one field for each kind of thing, such as [Client.Schedules], with its calls as methods. A [Worker] leases ticks and
+// passes them to functions that are typed by their payload. A [Webhook] does the same for ticks that Carillon pushes. A tick is delivered
+// at least once, always with the same [Tick.TickID]: a handler that must not act twice remembers that id.
 //
 // Every call takes a context and ends with it. The client retries a call that is safe to repeat, a few times, with full
 // jitter and no sooner than the server's Retry-After says. A call that the server refuses returns an [*Error]; compare

@@ -34,10 +34,10 @@ type tokenCall struct {
 	err  error
 }
 
-// retryToken is how long a token that still counts is used after its source failed, before the source is called again.
+// retryToken is the wait between a failed call of the token source and the next call, while the current token is still valid.
 const retryToken = 5 * time.Second
 
-// token returns the text to send. It waits for the source only if no token counts.
+// token returns the text to send. It waits for the source only if no token is valid.
 func (c *credential) token(ctx context.Context) (string, error) {
 	if c.source == nil {
 		return c.current.Token, nil
@@ -56,7 +56,7 @@ func (c *credential) token(ctx context.Context) (string, error) {
 			if err != nil && !counts {
 				return "", err
 			}
-			continue // with the new token, or with the old one, which still counts
+			continue // with the new token, or with the old one, which is still valid
 		}
 		c.mu.Unlock()
 		if counts {

@@ -98,7 +98,7 @@ func (e Endpoints) Delete(ctx context.Context, name string, p ...RemoveParams) e
 	return e.c.remove(ctx, removal(path("endpoints", name), p))
 }
 
-// RemoveParams are the conditions of the deletion of an endpoint or a workflow.
+// RemoveParams are the conditions of the deletion of an endpoint, a workflow, a calendar or a tenant.
 type RemoveParams struct {
 	IfMatch time.Time // if not zero, the UpdatedAt that must be the stored one
 }

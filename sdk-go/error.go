@@ -31,13 +31,13 @@ type Error struct {
 	RequestID  string        // names the request in the server's log
 	RetryAfter time.Duration // the wait that the server asks for; zero if it names none
 
-	Quota       string  // the quota that is used up, if it is one
+	Quota       string  // the quota that is used up; empty: no quota is
 	Limit, Used float64 // that quota's limit and use
 
-	Schedules, Cohorts int64 // of a thing in use: how many schedules name it, and in how many groups of one timing
+	Schedules, Cohorts int64 // if the thing is in use: how many schedules name it, and in how many cohorts they are
 
-	Summary *SyncSummary // of a sync that would change too much: what it would have come to
-	Stored  int64        // how many schedules its scope has
+	Summary *SyncSummary // if a sync would change too much: the counts that it would have had
+	Stored  int64        // how many schedules the scope of that sync has
 }
 
 // Field is one bad field of a request: a JSON pointer (RFC 6901) into its body, a stable code and what is wrong.

@@ -35,7 +35,7 @@ type Forecast struct {
 type ForecastMinute struct {
 	At      time.Time `json:"at"`      // when it begins
 	Ticks   int64     `json:"ticks"`   // due in it
-	Backlog int64     `json:"backlog"` // that wait for their turn at its end
+	Backlog int64     `json:"backlog"` // ticks that still wait for their turn when the minute ends
 }
 
 // ForecastPeak is a minute in which more ticks are due than the quota lets through.

@@ -70,8 +70,8 @@ func newHandlers() *handlers { return &handlers{of: map[string]handled{}} }
 
 func (h *handlers) handlerSet() *handlers { return h }
 
-// Use wraps all handlers, those too that [Handle] adds later: the first middleware is the outermost. Middleware sees a panic of the function as an
-// error.
+// Use wraps all handlers, including those that [Handle] adds later. The first middleware is the outermost. Middleware sees a panic of the
+// function as an error.
 func (h *handlers) Use(middleware ...func(next Handler) Handler) {
 	h.middleware = append(h.middleware, middleware...)
 }

@@ -25,7 +25,7 @@ func (f TickFilter) query() query {
 	return q
 }
 
-// TickScope selects ticks of the whole tenant: those for which every member that is set holds.
+// TickScope selects ticks of the whole tenant. A tick must match every member that is set.
 type TickScope struct {
 	Workflow   string
 	Key        string

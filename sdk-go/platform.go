@@ -68,7 +68,7 @@ func (p Platform) Tenant(ctx context.Context, name string) (Tenant, error) {
 	return get[Tenant](ctx, p.c, path("platform", "tenants", name), nil)
 }
 
-// PutTenant creates or replaces a tenant. It is in force everywhere within 5 s.
+// PutTenant creates or replaces a tenant. The change is in force everywhere within 5 s.
 func (p Platform) PutTenant(ctx context.Context, name string, params TenantParams) (Tenant, error) {
 	return change[Tenant](ctx, p.c, http.MethodPut, path("platform", "tenants", name), params, ifUnchanged(params.IfMatch))
 }
@@ -88,8 +88,8 @@ type ErasingTenant struct {
 // eraseWait is how long one request may erase.
 const eraseWait = 2 * time.Minute
 
-// EraseTenant deletes everything of a tenant, and cannot be undone. It returns nil when the tenant is gone. Otherwise the server continues by itself; call
-// EraseTenant again to wait for the end, which is then nil or ErrNotFound.
+// EraseTenant deletes everything of a tenant, and cannot be undone. It returns nil when the tenant is gone. Otherwise the server continues
+// by itself. Call EraseTenant again to wait for the end; it then returns nil or ErrNotFound.
 func (p Platform) EraseTenant(ctx context.Context, name string, params ...RemoveParams) (*ErasingTenant, error) {
 	r := removal(path("platform", "tenants", name), params)
 	r.timeout = eraseWait
@@ -108,7 +108,7 @@ func (p Platform) EraseTenant(ctx context.Context, name string, params ...Remove
 type PlatformOverview struct {
 	At             time.Time        `json:"at"`
 	Processes      []Process        `json:"processes"`         // those that are alive
-	Due            int64            `json:"due"`               // due times that no sweep has come to
+	Due            int64            `json:"due"`               // due times that no sweep has served yet
 	OldestDueAgeMS int64            `json:"oldest_due_age_ms"` // for how long the oldest of them has been due; 0: there is none
 	Unopened       int64            `json:"unopened"`          // ticks that were swept and are not handed out
 	Queues         map[string]int64 `json:"queues"`            // waiting jobs, by queue

@@ -38,8 +38,9 @@ func newOutcome(h *hold, result any, err error) outcome {
 	return o
 }
 
-// report sends outcomes in batches until the shift has ended: at once after an idle time, else all outcomes of a gap. The gap is longer while
-// there are many, because one large request costs the server much less than two small ones.
+// report sends outcomes in batches until the shift has ended. After an idle time it sends an outcome at once; otherwise it collects the
+// outcomes of a gap and sends them together. The gap is longer while there are many outcomes, because one large request costs the server
+// much less than two small ones.
 func (s *shift) report() {
 	var (
 		sending sync.WaitGroup

@@ -108,8 +108,8 @@ func ifMatch(version int64) map[string]string {
 	return map[string]string{"If-Match": `"` + strconv.FormatInt(version, 10) + `"`}
 }
 
-// Put creates or replaces the schedule of workflow and key. An empty key is "global", as in every call that takes one. When it returns without an error, the next tick is armed. A second Put of the same
-// params changes nothing, not even the version.
+// Put creates or replaces the schedule of workflow and key. An empty key is "global", as in every call that takes a key. When Put returns
+// without an error, the server has stored the next tick. A second Put of the same params changes nothing, not even the version.
 func (s Schedules) Put(ctx context.Context, workflow, key string, p Params) (Schedule, error) {
 	payload, err := raw(p.Payload)
 	if err != nil {

@@ -11,7 +11,7 @@ type Self struct {
 	Tenant    string              `json:"tenant"` // empty: the platform's operator
 	Actor     string              `json:"actor"`  // the name in logs and in the audit
 	Scopes    []string            `json:"scopes"`
-	Workflows []string            `json:"workflows"`  // the only ones that the credential is good for; nil: all
+	Workflows []string            `json:"workflows"`  // the workflows that the credential is limited to; nil: no limit
 	ExpiresAt *time.Time          `json:"expires_at"` // nil: it does not expire
 	Quotas    map[string]QuotaUse `json:"quotas"`
 }
@@ -28,7 +28,7 @@ func (c *Client) Self(ctx context.Context) (Self, error) {
 	return get[Self](ctx, c, path("self"), nil)
 }
 
-// TokenAnswer is a token that was made of an API key.
+// TokenAnswer is the token that an API key was exchanged for.
 type TokenAnswer struct {
 	AccessToken string `json:"access_token"`
 	TokenType   string `json:"token_type"` // "Bearer"

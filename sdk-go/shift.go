@@ -13,7 +13,7 @@ import (
 
 const (
 	leaseMost  = 1000                   // ticks in one request, of any kind
-	requestGap = 25 * time.Millisecond  // between requests of one kind; all that the gap gathers is one request
+	requestGap = 25 * time.Millisecond  // between requests of one kind; all items that come within the gap go into one request
 	aheadOf    = 100 * time.Millisecond // the worker leases as many ticks ahead as its handlers complete in this time
 	lastWords  = 5 * time.Second        // for reports, after the handlers have ended or their time is over
 )

@@ -7,7 +7,7 @@ import "encoding/json"
 //
 // Durations are text such as "90s", "1h30m", "1d" or "1w". A day is a day of the zone's calendar, not 24 hours.
 type Spec struct {
-	Timezone  string           `json:"timezone,omitempty"`  // an IANA zone, or "@subject" for the key's own; empty is UTC
+	Timezone  string           `json:"timezone,omitempty"`  // an IANA zone, or "@subject" for the zone of the schedule's subject; empty is UTC
 	Cron      Strings          `json:"cron,omitempty"`      // five fields; six with seconds first; seven with a year last
 	DayMatch  string           `json:"day_match,omitempty"` // "or" (default) or "and": day of month and day of week
 	Calendars []CalendarFields `json:"calendars,omitempty"`

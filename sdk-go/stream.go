@@ -57,7 +57,7 @@ func (u upload[L, R]) send(ctx context.Context, c *Client, end any) error {
 		if sendErr != nil && !errors.Is(sendErr, io.ErrClosedPipe) {
 			err = sendErr
 		}
-	case <-ctx.Done(): // lines may be blocked: what sends them ends with the next line
+	case <-ctx.Done(): // lines may be blocked: the goroutine that sends them ends at the next line
 	}
 	return err
 }

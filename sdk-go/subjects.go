@@ -12,8 +12,8 @@ import (
 // Subjects are the people or things that schedules are for, with their zones and quiet hours.
 type Subjects struct{ c *Client }
 
-// QuietHours is a time in which a subject gets no ticks: from From until before To, as wall times in its zone ("22:00"; a To of "24:00" is
-// the end of the day).
+// QuietHours is a time in which a subject gets no ticks. It begins at From and ends before To, which are wall times in the subject's zone
+// such as "22:00". A To of "24:00" is the end of the day.
 type QuietHours struct {
 	From string `json:"from"`
 	To   string `json:"to"`

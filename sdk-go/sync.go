@@ -21,12 +21,12 @@ type SyncParams struct {
 	KeyPrefix string // with Workflow: only those whose key begins with this text
 	Label     string // "name:value": the schedules of all workflows with this label; each line has it
 
-	// Free makes the line of a schedule that has another value of the label a bad one, and leaves that schedule as it is. Otherwise the sync
-	// takes such a schedule into its scope.
+	// Free protects stored schedules that have another value of the label: a line for such a schedule is bad, and the schedule stays as it
+	// is. Without Free the sync takes such a schedule into its scope.
 	Free bool
 
 	Unlisted  Unlisted // empty: KeepUnlisted
-	DryRun    bool     // change nothing, and answer as if
+	DryRun    bool     // change nothing, and report what would change
 	MaxChange string   // the most that may change of what is stored: a share such as "5%", or a number; empty: no limit
 
 	Each       func(BulkResult) // called with the result of each line, in their order

@@ -18,7 +18,7 @@ import (
 type TailParams struct {
 	TickScope
 	State string // ticks that are in this state when they are shown; empty: any
-	After string // the id of the last event of an earlier tail: first come up to 200 ticks since then; empty: from now on
+	After string // the id of the last event of an earlier tail: the tail begins with up to 200 ticks since then; empty: it begins now
 }
 
 // TailEvent is an event of a tail. One of Tick, Second and Gap is set.

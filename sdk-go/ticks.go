@@ -91,7 +91,7 @@ type TickRecord struct {
 	State           string     `json:"state"`            // "scheduled", "running", "succeeded", "failed", "cancelled" or "skipped"
 	Reason          string     `json:"reason,omitempty"` // why it was skipped
 	Cause           string     `json:"cause"`            // as in Tick
-	DST             string     `json:"dst"`              // as a Tick's
+	DST             string     `json:"dst"`              // as in Tick
 	LastTimestamp   *time.Time `json:"last_timestamp"`   // nominal time of the tick before; nil on the first
 	DueAt           *time.Time `json:"due_at,omitempty"` // when it fires, while it waits for that time
 	FiredAt         time.Time  `json:"fired_at"`         // zero while it waits for its time
@@ -105,8 +105,8 @@ type TickRecord struct {
 
 	Result   json.RawMessage `json:"result,omitempty"`
 	Error    string          `json:"error,omitempty"`    // error of the last attempt
-	Payload  json.RawMessage `json:"payload,omitempty"`  // only of a Tick that is read by itself
-	Attempts []Attempt       `json:"attempts,omitempty"` // those that ended; only of a Tick that is read by itself
+	Payload  json.RawMessage `json:"payload,omitempty"`  // only from Ticks.Get
+	Attempts []Attempt       `json:"attempts,omitempty"` // those that ended; only from Ticks.Get
 
 	PayloadKept *bool `json:"payload_kept,omitempty"` // false: the retention of ticks has dropped the payload
 }

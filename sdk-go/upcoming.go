@@ -51,9 +51,9 @@ func (s Schedules) UpcomingICS(ctx context.Context, workflow, key string, p Upco
 	})
 }
 
-// PreviewParams say of which schedule a spec would be, and bound the list of its ticks.
+// PreviewParams name the schedule that the spec is previewed for, and bound the list of its ticks.
 type PreviewParams struct {
-	Workflow string     `json:"workflow,omitempty"` // with Key: what H in a cron expression stands for depends on both
+	Workflow string     `json:"workflow,omitempty"` // Workflow and Key together determine the value of H in a cron expression
 	Key      string     `json:"key,omitempty"`
 	Subject  string     `json:"subject,omitempty"` // whose profile the zone "@subject" follows; empty: the key
 	From     *time.Time `json:"from,omitempty"`    // ticks strictly after; nil is now

@@ -33,8 +33,8 @@ type Rate struct {
 	Ramp      string `json:"ramp,omitempty"` // a duration, such as "5m": after a pause of more than a minute the rate rises evenly from a tenth, over this time
 }
 
-// Expect is what a tenant expects of the ticks of a workflow. An endpoint that takes the events workflow.late and workflow.silent is
-// told when they are later.
+// Expect is what a tenant expects of the ticks of a workflow. The server sends the event workflow.late when ticks are later than that, and
+// workflow.silent when ticks become due and none succeeds.
 type Expect struct {
 	HandedOutWithin string `json:"handed_out_within,omitempty"` // a duration, from the nominal time of a tick until it is handed out
 	EndedWithin     string `json:"ended_within,omitempty"`      // a duration, from the nominal time of a tick until it ends

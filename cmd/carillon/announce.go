@@ -57,8 +57,8 @@ func (d dev) writeReadyFile(tokens devTokens) error {
 // devProfile is the name of the profile that carillon dev writes by default.
 const devProfile = "dev"
 
-// writeProfile writes the profile that leads the client's commands here, and returns how to call them; "" if no profile is written. A run
-// that keeps nothing, or that another program drives, leaves the user's profiles alone.
+// writeProfile writes a profile with which the client's commands use this server, and returns an example of such a command. It returns ""
+// if it wrote no profile. An ephemeral run, or one with a ready file for another program, writes only the profile that a setting names.
 func (d dev) writeProfile() string {
 	name := d.settings.Profile
 	if name == "" {

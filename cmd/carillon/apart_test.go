@@ -15,7 +15,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// An operator can give tenants' requests a database user of their own, which can take on only their roles.
+// An operator can configure a separate database user for the requests of tenants. The user is a member of their roles only.
 func TestTenantsRequestsLogInAsTheirOwnUser(t *testing.T) {
 	t.Parallel()
 	pool := postgrestest.Database(t)

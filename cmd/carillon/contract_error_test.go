@@ -45,7 +45,7 @@ func TestQuotasRefuse(t *testing.T) {
 	}
 	s.expect(t, client, "", "POST", "/v1/token", `{"api_key": "carillon_key_x"}`, 401, "invalid_api_key")
 	var refused atomic.Bool
-	for deadline := time.Now().Add(inTime); !refused.Load(); { // at most 6 at once, and some of them are used
+	for deadline := time.Now().Add(inTime); !refused.Load(); { // a burst has at most 6 requests, and the requests above have used some
 		if time.Now().After(deadline) {
 			t.Fatal("twenty requests at once are let pass at three a second")
 		}
@@ -81,7 +81,7 @@ func TestWhatCannotBeDoneNow(t *testing.T) {
 	s.expect(t, client, admin, "POST", ended+"/resume", `{}`, 409, "not_paused")
 	s.expect(t, client, admin, "PUT", one, fmt.Sprintf(`{"spec": {"cron": "%s1 * * * *"}}`, strings.Repeat("1,", 5000)), 413, "spec_too_large")
 
-	// A worker learns that another run replaces its own.
+	// A worker's heartbeat is refused after a newer tick has replaced the worker's tick.
 	lease := func() map[string]any {
 		doc := s.expect(t, client, admin, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "wait": "1m", "worker": "a"}`, 200, "")
 		return doc["ticks"].([]any)[0].(map[string]any)

@@ -12,8 +12,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// A request that comes again with its Idempotency-Key is answered by the same status, bytes and headers, and the answer says that it
-// was given before. Secrets are left out of it.
+// A repeated request with the same Idempotency-Key gets the same status, bytes and headers, and a header that marks the answer as
+// replayed. A replayed answer omits the secret.
 func TestReplayedAnswersAreAlikeAndSaySo(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)

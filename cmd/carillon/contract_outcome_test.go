@@ -131,7 +131,7 @@ func TestTheAnswerKnowsWhatItDoesNotKnow(t *testing.T) {
 		made int
 	}{
 		{cut{[]byte("commit\x00"), true}, "outcome_unknown", 1},
-		{cut{[]byte("commit\x00"), false}, "outcome_unknown", 0}, // the server cannot know how far it came
+		{cut{[]byte("commit\x00"), false}, "outcome_unknown", 0}, // Carillon cannot know whether PostgreSQL received the COMMIT
 		{cut{[]byte("begin"), false}, "unavailable", 0},
 	}
 	for _, r := range requests {

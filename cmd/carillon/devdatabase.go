@@ -57,7 +57,7 @@ func whatElseUses(ctx context.Context, url string) (string, error) {
 	return otherUse(ctx, engine)
 }
 
-// otherUse does the same for a database that has Carillon's tables: it looks for other tenants and live processes.
+// otherUse is whatElseUses for a database that has Carillon's tables. It looks for other tenants and for live processes.
 func otherUse(ctx context.Context, engine *pgxpool.Pool) (string, error) {
 	rows, _ := engine.Query(ctx, `SELECT name FROM tenant WHERE name <> $1 ORDER BY name LIMIT 1`, demoTenant) // CollectRows reports the error
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -120,7 +120,7 @@ func replaceFile(name string, content []byte) error {
 	return nil
 }
 
-// sealing returns the keyset, or nil if the database outlives the keyset.
+// sealing returns the keyset that encrypts secrets. It returns nil if the database remains after this run but the keyset does not.
 func (k *devKeys) sealing(ownDatabase bool) *keyset.Keyset {
 	if k.file == "" && !ownDatabase {
 		return nil

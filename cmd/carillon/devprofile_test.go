@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The next terminal reaches a carillon dev that was asked for a profile. One that keeps nothing leaves the user's profiles alone.
+// carillon dev writes a profile that other terminals use. An ephemeral run, or one with a ready file, writes only a profile that a
+// setting names.
 func TestDevWritesAProfileOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

@@ -123,7 +123,7 @@ func examine(ctx context.Context, s doctorSettings, deep bool) []finding {
 	return append(findings, examinePromises(ctx, pool, deep)...)
 }
 
-// examinePromises returns a finding for each promise that rows contradict, and one for all the others.
+// examinePromises returns a finding for each promise that stored rows contradict, and one finding for all promises that hold.
 func examinePromises(ctx context.Context, pool *pgxpool.Pool, deep bool) (findings []finding) {
 	all, err := upkeep.Scan(ctx, pool, deep)
 	if err != nil {

@@ -34,12 +34,12 @@ type options struct {
 	memory      int64 // bytes that the process may use; 0: no limit
 	noDocs      bool
 	noConsole   bool
-	version     string // that answers name; empty: the version of this program
+	version     string // in the header Carillon-Version; empty: the version of this program
 
 	shed func(db *pools) tenants.Shedding // nil: no load is shed
 }
 
-// requestsPerConnection is the number of running requests for each connection at which load is shed.
+// requestsPerConnection times the connections of the API is the number of concurrent requests from which load is shed.
 const requestsPerConnection = 16
 
 // shedByPool sheds a tenant's requests while they wait for connections of the API, and all requests while lookups of tenants wait.
@@ -71,5 +71,5 @@ func (o options) pages(e *echo.Echo) {
 	}
 }
 
-// answering returns the version that answers name.
+// answering returns the version for the header Carillon-Version of answers.
 func (o options) answering() string { return cmp.Or(o.version, thisEdition().Version) }

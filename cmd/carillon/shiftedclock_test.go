@@ -112,9 +112,10 @@ func (s *shifted) fired(t *testing.T, key string) (all []time.Time) {
 	}
 }
 
-// wall returns the instants after one moment and up to another at which a zone's clock shows a minute of the hour, and of one hour if
-// hour is not -1: of two such instants on a day the first, and the clock before the gap where there is none. It asks the standard
-// library for each minute, and knows nothing of calendars.
+// wall returns the instants after `after`, and up to upto, at which the clock of a zone shows a time of the day. If hour is -1, this is
+// the minute of every hour. Otherwise it is one time a day: if the clock shows the time twice, wall returns the first instant; if the
+// clock skips the time, wall returns the instant at which the clock would show it with the offset from before the change. It asks the
+// standard library for each minute, and does not use package calendar.
 func wall(zone *time.Location, after, upto time.Time, hour, minute int) (all []time.Time) {
 	seen := map[string]bool{}
 	for at := after.Truncate(time.Minute).Add(time.Minute); !at.After(upto); at = at.Add(time.Minute) {
@@ -140,7 +141,7 @@ func wall(zone *time.Location, after, upto time.Time, hour, minute int) (all []t
 	return all
 }
 
-// skips reports whether the clock of a zone shows a time of the day on the day of at in no minute.
+// skips reports whether the clock of a zone never shows a time of the day on the local day of at.
 func skips(zone *time.Location, at time.Time, hour, minute int) bool {
 	day := at.In(zone).Format(time.DateOnly)
 	for m := at.Add(-26 * time.Hour); m.Before(at.Add(26 * time.Hour)); m = m.Add(time.Minute) {

@@ -12,7 +12,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Each answer to a token names the version of the server, a refusal too. Strangers do not learn it.
+// Each answer to a request with a valid token names the version of the server, also if it is a refusal. An answer to a request without
+// a token does not.
 func TestAnswersNameTheVersion(t *testing.T) {
 	t.Parallel()
 	s := serveHouse(t)
@@ -35,7 +36,8 @@ func TestAnswersNameTheVersion(t *testing.T) {
 	}
 }
 
-// The command line warns when the server is more than one minor version away, on standard error and after the data.
+// The command line warns if its version and the server's differ by more than one minor version. The warning follows the data, on
+// standard error.
 func TestTheCommandLineWarnsOfADistantServer(t *testing.T) {
 	t.Parallel()
 	s := serveAs(t, func(o *options) { o.version = "v1.4.0" })

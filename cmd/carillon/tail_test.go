@@ -309,7 +309,8 @@ type tailBody struct {
 	conn net.Conn
 }
 
-// A client that does not read delays no other one. What it was not shown meanwhile is counted; one that never reads is cut.
+// A client that does not read delays no other client. The server counts the ticks that it did not show to this client. It closes the
+// connection of a client that never reads.
 func TestASlowReaderOfATail(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)

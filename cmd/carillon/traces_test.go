@@ -233,7 +233,7 @@ func TestTracesLeadToTheReceiver(t *testing.T) {
 	w.do(http.MethodPut, later, "", `{"spec": {"at": ["`+at+`"]}}`, nil)
 	<-w.received
 	<-w.received
-	for _, stop := range w.stops { // which exports what waits
+	for _, stop := range w.stops { // a process exports its waiting spans when it stops
 		stop()
 	}
 	for _, want := range []string{

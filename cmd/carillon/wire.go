@@ -244,7 +244,7 @@ func (p *parts) routes(router *echo.Echo, o options) {
 	tenants.Platform{DB: p.platform, Cursors: p.secrets.cursors, Issuer: o.issuer, Outbound: o.outbound, Tenants: p.directory, Empty: p.dispatch.Keeper.EraseTenant}.Routes(authenticated)
 }
 
-// adoptZones stores the tz database of this process for all processes, and puts the newest stored one in force here.
+// adoptZones stores the tz database of this process for all processes, and makes this process use the newest stored one.
 func adoptZones(ctx context.Context, db postgres.DB, file string) error {
 	archive := calendar.EmbeddedArchive()
 	if file != "" {

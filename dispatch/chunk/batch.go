@@ -232,7 +232,7 @@ func (cs *Batch) Write(ctx context.Context, tx pgx.Tx) error {
 	err := tx.SendBatch(ctx, &cs.Along).Close()
 	cs.Along = pgx.Batch{}
 	if err != nil {
-		return fmt.Errorf("write what was swept: %w", err)
+		return fmt.Errorf("write swept chunks: %w", err)
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 )
 
-// Index entries of chunks that are opened and done cannot be removed while an old snapshot is open. What looks for unopened
-// chunks, or for open ones to take, does not read them again each time. A chunk that nobody opens changes nothing in that.
+// Index entries of chunks that are opened and done cannot be removed while an old snapshot is open. A look for unopened chunks, or for
+// open chunks to take over, does not read them again. A chunk that no process can open does not change this.
 func TestLooksForChunksDoNotReadEarlierOnesUnderAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
@@ -27,7 +27,7 @@ func TestLooksForChunksDoNotReadEarlierOnesUnderAnOldSnapshot(t *testing.T) {
 	h.OldSnapshot()
 	watch := d.Watchdog()
 	words := []string{"swept_at IS NOT NULL AND id >= $1\n", "AND id >= $4 AND", "e.first_id <= c.last_id", "owner = $1 AND opened_at >= $3", "o.owner, c.opened_at", "lead(id"}
-	at := []int{0, 3, 2, 2, 1, -1} // their arguments that tell where to begin
+	at := []int{0, 3, 2, 2, 1, -1} // the index of the argument that says where each begins to read
 	look := func() {
 		t.Helper()
 		for range 2 {
@@ -78,7 +78,7 @@ func TestLooksForChunksDoNotReadEarlierOnesUnderAnOldSnapshot(t *testing.T) {
 		r.FromLowEnd(word, at[i])
 	}
 	for sql, n := range h.Entries(r, words[:len(words)-1]...) {
-		if n < 1000 && !strings.Contains(sql, words[2]) { // which looks for chunks before the one that cannot be opened, and that is the first
+		if n < 1000 && !strings.Contains(sql, words[2]) { // words[2] looks for chunks before the one that cannot be opened: there is none
 			t.Errorf("%d index entries read from the low end, so that the test shows nothing:\n%s", n, sql)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Index entries of ready ticks that were leased cannot be removed while an old snapshot is open. What looks for ready ticks does not
-// read them again each time. A queue that nobody leases from changes nothing in that.
+// Index entries of ready ticks that were leased cannot be removed while an old snapshot is open. A look for ready ticks does not
+// read them again each time. A queue from which no worker leases does not change this.
 func TestLooksForReadyTicksDoNotReadEarlierOnesUnderAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
@@ -128,7 +128,7 @@ func TestAReadyTickThatIsCommittedLateIsLeased(t *testing.T) {
 	}
 }
 
-// Each beat of a process leaves a dead row while an old snapshot is open. Who looks for processes does not read them.
+// Each heartbeat of a process leaves a dead row while an old snapshot is open. A look for processes does not read these rows.
 func TestLooksForProcessesDoNotReadEarlierBeatsUnderAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
@@ -172,7 +172,7 @@ func TestLooksForProcessesDoNotReadEarlierBeatsUnderAnOldSnapshot(t *testing.T) 
 	}
 }
 
-// Due times that lay ahead and were changed leave index entries ahead of the clock. A look for what is due does not read them.
+// A changed due time of the future leaves a dead index entry with a time ahead of the clock. A look for due cohorts does not read it.
 func TestLooksForDueCohortsDoNotReadChangedTimesAheadUnderAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
@@ -200,7 +200,7 @@ func TestLooksForDueCohortsDoNotReadChangedTimesAheadUnderAnOldSnapshot(t *testi
 	}
 }
 
-// Index entries of notices and events that were told cannot be removed while an old snapshot is open. What looks for due ones does not
+// Index entries of notices and events that were told cannot be removed while an old snapshot is open. A look for due ones does not
 // read them again.
 func TestLooksForNoticesAndEventsDoNotReadEarlierOnesUnderAnOldSnapshot(t *testing.T) {
 	t.Parallel()
@@ -282,7 +282,7 @@ func TestTurnsDoNotReadEarlierWaitsUnderAnOldSnapshot(t *testing.T) {
 			})
 		}
 	}
-	// reading returns what a look reads that begins behind some rounds. A look may still begin at an earlier floor: more rounds raise it.
+	// reading returns how much a look reads after n more rounds, once it begins behind them. Further rounds raise a floor that is too low.
 	reading := func(n int) map[string]int {
 		rounds(n)
 		var past time.Time

@@ -32,7 +32,7 @@ func (c *counter) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	c.seen[r.URL.Path]++
 }
 
-// fewest is how often the path was requested that was requested least.
+// fewest returns the smallest number of requests to one of the paths.
 func (c *counter) fewest(paths []string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -115,7 +115,7 @@ func (p BackfillParams) check(now time.Time, q tenants.Quotas) error {
 	case p.To.IsZero():
 		errs = append(errs, fault.Invalid("/to", "to is required"))
 	case p.To.After(now):
-		errs = append(errs, fault.Invalid("/to", "it lies in the future"))
+		errs = append(errs, fault.Invalid("/to", "to is in the future"))
 	case !p.To.After(p.From):
 		errs = append(errs, fault.Invalid("/to", "it is not after from"))
 	}
@@ -171,7 +171,7 @@ func (c *Control) backfillTiming(ctx context.Context, tx pgx.Tx, tenant tenants.
 		return nil, fault.Invalid("", "the schedule's spec cannot be computed")
 	}
 	if _, follows := timings[0].FixedDelay(); follows {
-		return nil, fault.Invalid("", "the times of a fixed_delay follow from its runs: there are none to fill in")
+		return nil, fault.Invalid("", "a schedule with fixed_delay cannot be backfilled: each time depends on the end of the tick before")
 	}
 	return timings[0], nil
 }

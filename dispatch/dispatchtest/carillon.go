@@ -31,7 +31,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// house is a whole Carillon without its HTTP: one tenant, schedules, and a process that does all.
+// Carillon is a whole Carillon without its HTTP: one tenant, its schedules, and a process that does all the work.
 type Carillon struct {
 	T         *testing.T
 	Pool      *pgxpool.Pool
@@ -115,7 +115,7 @@ func (h *Carillon) Process() *Process {
 	return &Process{d, c.Chunker, c.Pool}
 }
 
-// Start has a process work until the test ends.
+// Start starts a process, which works until the test ends.
 func (h *Carillon) Start(d *Process) {
 	h.T.Helper()
 	if err := d.Start(h.T.Context()); err != nil {

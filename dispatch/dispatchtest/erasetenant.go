@@ -9,7 +9,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Holds are how many rows of a tenant each table has that can have some: those of the catalogue with a tenant_id.
+// Holds returns how many rows of a tenant each table with a column tenant_id has.
 func (h *Carillon) Holds(tenant tenants.ID) map[string]int {
 	h.T.Helper()
 	rows, _ := h.Pool.Query(h.T.Context(), `
@@ -32,7 +32,7 @@ func (h *Carillon) Holds(tenant tenants.ID) map[string]int {
 	return n
 }
 
-// Invent puts a row of the tenant into a table: what must be there gets a value of its type.
+// Invent inserts a row of the tenant into a table. Each required column gets some value of its type.
 func (h *Carillon) Invent(table string, tenant tenants.ID) {
 	h.T.Helper()
 	rows, _ := h.Pool.Query(h.T.Context(), `

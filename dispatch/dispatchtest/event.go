@@ -10,7 +10,8 @@ import (
 	"github.com/carillonhq/carillon/dispatch/push"
 )
 
-// Told are the events that a receiver got, each once, and checks that each is as the document says, with exactly its members, and is signed.
+// Told returns the events that a receiver got, each once. It checks that each is signed and fits the OpenAPI document, with exactly the
+// members that this lists.
 func (h *Carillon) Told(r *receiver, secret string) (all []events.Event) {
 	h.T.Helper()
 	seen := map[string]string{}
@@ -45,7 +46,7 @@ func (h *Carillon) Told(r *receiver, secret string) (all []events.Event) {
 	return all
 }
 
-// Listener is an endpoint of the house's tenant that is told of some events.
+// Listener creates an endpoint of the tenant that receives some types of events.
 func (h *Carillon) Listener(events ...string) (r *receiver, secret string) {
 	h.T.Helper()
 	r = NewReceiver(h.T)

@@ -23,7 +23,7 @@ func (h *Carillon) Quota(name string, perSecond int) tenants.ID {
 	return tenant.ID
 }
 
-// Backdate has every cohort of a tenant come due a minute ago, as if no sweep had come by.
+// Backdate moves the times of every cohort of a tenant one day back, as if no sweep had run since.
 func (h *Carillon) Backdate(tenant tenants.ID) {
 	h.T.Helper()
 	h.Exec(`UPDATE member SET from_at = from_at - interval '1 day' WHERE tenant_id = $1`, tenant)

@@ -24,7 +24,7 @@ import (
 
 const ExplainPath = "/v1/workflows/w/schedules/k/explain"
 
-// Site is a house that answers on loopback; each answer is held to the document.
+// Site is a Carillon that serves HTTP on loopback. Each answer is checked against the OpenAPI document.
 type Site struct {
 	*Carillon
 	URL    string
@@ -32,7 +32,7 @@ type Site struct {
 	minter tenants.Minter
 }
 
-// Open serves a process of the house, and more routes, until the test ends.
+// Open serves the routes of a process, and more routes, until the test ends.
 func (h *Carillon) Open(d *Process, more ...func(g *echo.Group)) *Site {
 	h.T.Helper()
 	_, private, err := ed25519.GenerateKey(nil)
@@ -62,7 +62,7 @@ func (h *Carillon) Open(d *Process, more ...func(g *echo.Group)) *Site {
 	return s
 }
 
-// Caller is who asks.
+// Caller makes requests with one token.
 type Caller struct {
 	*Site
 	Token string
@@ -89,7 +89,7 @@ func (s *Site) Limited(workflows []string, scopes ...string) Caller {
 
 func (s *Site) Operator() Caller { return s.As("acme", tenants.TenantAdmin) }
 
-// Answer is what came back; Code and Errors are of one that refuses.
+// Answer is the answer to a request. Code and Errors are set if the request was refused.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -144,7 +144,7 @@ func Get[T any](c Caller, status int, method, path, body string, headers ...stri
 	return v
 }
 
-// Refused checks that a request is answered with that status and code, and which fields are named.
+// Refused checks that a request is refused with that status and code, and that the errors name these fields.
 func (c Caller) Refused(status int, code, pointers string, method, path, body string, headers ...string) {
 	c.T.Helper()
 	a := c.Do(method, path, body, headers...)

@@ -33,8 +33,8 @@ func (h *Carillon) OldSnapshot() {
 	}
 }
 
-// Entries returns how many index entries each statement that was recorded and contains one of some words reads now, dead ones
-// included. One that is about a shard is run for every shard.
+// Entries runs each recorded statement that contains one of the words again, and returns how many index entries it reads, dead ones
+// included. It runs a statement whose first argument is a shard for every shard.
 func (h *Carillon) Entries(r *Recorder, words ...string) map[string]int {
 	h.T.Helper()
 	conn, err := h.Pool.Acquire(h.T.Context())

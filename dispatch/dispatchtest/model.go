@@ -93,7 +93,7 @@ func (m *Modelled) wake(now time.Time) {
 	}
 }
 
-// join has the times after a moment count, and reports whether there are any.
+// join makes the times after a moment count, and reports whether there are any.
 func (m *Modelled) join(after time.Time) bool {
 	if _, ok := m.plan.next(after); !ok || m.plan.most > 0 && m.left < 1 {
 		return false
@@ -191,7 +191,7 @@ func (m *Modelled) pass(now time.Time) {
 	}
 }
 
-// leave has no more times count.
+// leave makes no further time count.
 func (m *Modelled) leave(now time.Time) {
 	m.pass(now)
 	m.from = time.Time{}
@@ -235,7 +235,7 @@ func (m *Modelled) start(t *modelTick) {
 	}
 }
 
-// finish ends all that runs, and lets go what waited for it; that runs then. What no worker came for in time has failed.
+// finish ends all running ticks, and hands out the ticks that waited for them. A running tick that no worker leased in time fails.
 func (m *Modelled) finish(now time.Time) {
 	for _, t := range m.history {
 		if t.State != "running" {

@@ -73,8 +73,8 @@ func (m *Modelled) reconcile(now time.Time) {
 	m.bySync = fires
 }
 
-// rearm has a schedule that left fire again, from now on or from where its pause ends; it reports false for an active one
-// that would never fire.
+// rearm makes a schedule fire again after leave: from now on, or from the end of its pause. It returns false for an active schedule that
+// would never fire.
 func (m *Modelled) rearm(now time.Time) bool {
 	switch {
 	case m.status == "active":
@@ -107,7 +107,7 @@ func (m *Modelled) pause(until time.Time, now time.Time) outcome {
 	return ""
 }
 
-// resume has the schedule go on; once asks for a tick if any was missed.
+// resume ends a pause. once asks for one tick if any time was missed.
 func (m *Modelled) resume(once bool, now time.Time) outcome {
 	m.wake(now)
 	switch m.status {
@@ -140,7 +140,7 @@ func (m *Modelled) skip(n int, now time.Time) outcome {
 	return ""
 }
 
-// unskip takes that back.
+// unskip undoes skip.
 func (m *Modelled) unskip(now time.Time) {
 	for at := range m.skips {
 		if at.After(now) {

@@ -20,7 +20,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
-// ModelledHouse is a house whose schedules of one workflow are modelled.
+// ModelledHouse is a Carillon with a model of the schedules of one workflow.
 type ModelledHouse struct {
 	*Carillon
 	Clock    *Clock
@@ -49,7 +49,7 @@ func drawPlan(rt *rapid.T, now time.Time) Plan {
 
 func (w *ModelledHouse) draw(rt *rapid.T, is *Modelled) definition {
 	d := definition{plan: drawPlan(rt, w.Clock.Now), missed: "last", overlap: "allow_all"}
-	if is != nil { // mostly a little of it changes
+	if is != nil { // usually only a few of its fields change
 		d.missed, d.overlap, d.payload = is.missed, is.overlap, is.payload
 		if rapid.IntRange(0, 3).Draw(rt, "respecify") > 0 {
 			d.plan = is.plan
@@ -74,7 +74,7 @@ func (w *ModelledHouse) draw(rt *rapid.T, is *Modelled) definition {
 	return d
 }
 
-// expect puts the model's outcome beside ours.
+// expect compares the outcome of a call with the outcome in the model, and opens chunks.
 func (w *ModelledHouse) expect(rt *rapid.T, what string, want outcome, err error) {
 	got := outcome("")
 	if f, ok := errors.AsType[*fault.Error](err); ok {
@@ -88,7 +88,7 @@ func (w *ModelledHouse) expect(rt *rapid.T, what string, want outcome, err error
 	w.OpenChunks(rt)
 }
 
-// upsert is what an upsert makes of the model.
+// upsert applies an upsert to the model, and returns its outcome.
 func (w *ModelledHouse) upsert(key string, d definition) outcome {
 	if is := w.Model[key]; is != nil {
 		return is.put(d, w.Clock.Now)
@@ -219,7 +219,7 @@ func (w *ModelledHouse) Delete(rt *rapid.T) {
 	w.expect(rt, "delete "+key, want, err)
 }
 
-// lines draws what some keys are to be, as NDJSON, and puts it to the model: as lines of a sync or of a bulk upsert.
+// lines draws definitions of some keys, returns them as NDJSON lines of a sync or a bulk upsert, and applies them to the model.
 func (w *ModelledHouse) lines(rt *rapid.T, sync bool) (body io.ReadCloser, listed map[string]bool, want []outcome) {
 	var text strings.Builder
 	listed = map[string]bool{}
@@ -238,7 +238,7 @@ func (w *ModelledHouse) lines(rt *rapid.T, sync bool) (body io.ReadCloser, liste
 	return io.NopCloser(strings.NewReader(text.String())), listed, want
 }
 
-// gather keeps what became of each line.
+// gather returns a function that collects the outcome of each line in got.
 func gather(got *[]outcome) func([]bulk.Result) error {
 	return func(batch []bulk.Result) error {
 		for _, r := range batch {
@@ -261,9 +261,9 @@ func (w *ModelledHouse) Bulk(rt *rapid.T) {
 	w.OpenChunks(rt)
 }
 
-// Sync makes the stored schedules be those of some keys.
+// Sync runs a sync that lists some of the keys.
 func (w *ModelledHouse) Sync(rt *rapid.T) {
-	w.Clock.Move(w.T, time.Second) // what is made in the moment in which a sync begins is not its business
+	w.Clock.Move(w.T, time.Second) // a sync ignores schedules that are made at the moment in which it begins
 	unlisted := rapid.SampledFrom([]string{"keep", "pause", "delete"}).Draw(rt, "unlisted")
 	body, listed, want := w.lines(rt, true)
 	var got []outcome
@@ -273,7 +273,7 @@ func (w *ModelledHouse) Sync(rt *rapid.T) {
 	}
 	for key, is := range w.Model {
 		switch {
-		case listed[key] || slices.ContainsFunc(want, func(o outcome) bool { return o != "" }): // a bad line spares the others
+		case listed[key] || slices.ContainsFunc(want, func(o outcome) bool { return o != "" }): // after a bad line, no unlisted schedule changes
 		case unlisted == "delete":
 			delete(w.Model, key)
 		case unlisted == "pause":
@@ -296,7 +296,7 @@ func (w *ModelledHouse) Sweep(rt *rapid.T) {
 	}
 }
 
-// Finish completes all that runs, and hands out what that released.
+// Finish completes all running ticks, and hands out the ticks that these ends release.
 func (w *ModelledHouse) Finish(rt *rapid.T) {
 	w.Sweep(rt)
 	w.complete(rt)
@@ -343,7 +343,7 @@ func (w *ModelledHouse) Clear() {
 	w.Exec(`DELETE FROM ready`)
 }
 
-// picture is a schedule as it can be seen.
+// picture is the visible part of a schedule, in the model or as Carillon shows it.
 type picture struct {
 	Status   string
 	Version  int

@@ -7,11 +7,11 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 )
 
-// Plan is a spec of a kind whose times a few lines can tell: each so many minutes of the day in UTC, or once.
+// Plan is a spec so simple that a few lines can compute its times: every so many minutes of the UTC day, or once.
 type Plan struct {
-	Every, offset int       // minutes of the day: from offset on, each every
-	once          time.Time // instead
-	end           time.Time // the last that may be; zero: none
+	Every, offset int       // in minutes: the first time of a day is at offset, the next ones each Every
+	once          time.Time // the only time, if it is not zero
+	end           time.Time // the last possible time; zero: no limit
 	most          int       // max_ticks; 0: none
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// SweptRun has one schedule of each of n tenants come due in one shard, and sweeps it: a chunk each, which share a job.
+// SweptRun makes one due schedule for each of n tenants in one shard, and sweeps the shard. The chunks, one for each tenant, share a job.
 func (h *Carillon) SweptRun(n int) (chunks []int64, owners []tenants.ID) {
 	h.T.Helper()
 	if err := h.Dispatch.Register(h.T.Context()); err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// layOthers stores some million rows of a thousand tenants, few of which have most, in the states that rows are in where
-// nothing has to be done with them. Cohorts 1 to 20,000 have fixed_delay and a tick that runs.
+// layOthers stores about a million rows of a thousand tenants; a few of the tenants have most of the rows. None of these rows is due for
+// any work. Cohorts 1 to 20,000 have fixed_delay and a tick that runs.
 var layOthers = []string{
 	`CREATE FUNCTION pg_temp.who(n bigint) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT 1001 + floor(1000 * power((n * 7919 % 10007) / 10007.0, 3))::int $$`,
 	`INSERT INTO tenant (id, name, quotas) OVERRIDING SYSTEM VALUE SELECT n, 'other-' || n, '{}' FROM generate_series(1001, 2000) n`,
@@ -100,7 +100,7 @@ var LaidWork = []string{
 		FROM (VALUES (now() - interval '10 seconds', now() - interval '10 seconds', 900002), (now() + interval '10 days', NULL, NULL)) c (nominal_at, opened_at, owner)`,
 }
 
-// Others lays the rows, without triggers and checks of foreign keys, and lets the planner learn of them.
+// Others stores these rows without triggers and checks of foreign keys, and updates the statistics of the planner.
 func (h *Carillon) Others() {
 	h.T.Helper()
 	ctx := h.T.Context()

@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
-// Overlapping is a house with one schedule that is triggered by hand, so that a test says when ticks overlap.
+// Overlapping returns a Carillon with one schedule that fires only by hand, so that the test decides when ticks overlap.
 func Overlapping(t *testing.T, overlap string) *Carillon {
 	t.Helper()
 	h := New(t)

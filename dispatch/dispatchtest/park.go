@@ -4,7 +4,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// OpenAll opens all chunks that are not open, as no process does it.
+// OpenAll opens all unopened chunks, for a test in which no process is running.
 func (h *Carillon) OpenAll() {
 	h.T.Helper()
 	rows, _ := h.Pool.Query(h.T.Context(), `SELECT id FROM chunk WHERE opened_at IS NULL ORDER BY id`) // CollectRows reports the error

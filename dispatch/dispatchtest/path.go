@@ -26,7 +26,7 @@ func EverySecond() schedules.Params {
 	}
 }
 
-// Handed is what a worker is handed, as a client reads it.
+// Handed is a tick as a worker receives it.
 type Handed struct {
 	TickID        string            `json:"tick_id"`
 	Workflow      string            `json:"workflow"`
@@ -49,7 +49,8 @@ type Handed struct {
 	Header        http.Header       `json:"-"` // of the request
 }
 
-// Lease waits up to a minute for ticks of a workflow. A process that runs waits for them, since it is told when they get ready.
+// Lease waits up to a minute for ticks of a workflow. A running process does the waiting, if there is
+// one, because it is notified when ticks get ready.
 func (h *Carillon) Lease(workflow string, most int) []Handed {
 	h.T.Helper()
 	d := h.Dispatch
@@ -67,7 +68,7 @@ func (h *Carillon) Lease(workflow string, most int) []Handed {
 	return answer.Ticks
 }
 
-// CheckSequence holds ticks of one schedule that fires each second to what every tick promises.
+// CheckSequence checks the promises of every tick on the ticks of one schedule that fires each second.
 func CheckSequence(t *testing.T, got []Handed) {
 	t.Helper()
 	for i, one := range got {
@@ -124,7 +125,7 @@ func (h *Carillon) Catcher(workflow string, batch int16, answer func(n int, w ht
 	return c
 }
 
-// Hang has each request wait after it was caught.
+// Hang makes each request wait after it was caught.
 func (c *Catcher) Hang(wait func(n int)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

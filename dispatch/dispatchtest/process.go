@@ -44,14 +44,14 @@ func (d *Process) Open(ctx context.Context, chunk int64) error {
 	return d.Opener.Open(ctx, chunk)
 }
 
-// rejoin has a process that joined without beginning to work, and so does not beat, count as living on a busy machine too.
+// rejoin makes a process that joined without beginning to work count as living, even on a busy machine: it sends no heartbeats.
 func (d *Process) rejoin(ctx context.Context) error {
 	if _, alive := d.Member.Self(); !alive {
 		if err := d.Member.Register(ctx); err != nil {
 			return err
 		}
 	}
-	d.Member.LiveUntil(time.Now().Add(time.Hour)) // what is done next may take longer than a process may be silent
+	d.Member.LiveUntil(time.Now().Add(time.Hour)) // the next step may take longer than a process may be silent
 	return nil
 }
 
@@ -90,7 +90,7 @@ func (d *Process) RetainDays(ctx context.Context, now time.Time) error {
 	return d.Keeper.RetainDays(ctx, now)
 }
 
-// Doubt has the next look at open chunks look for some that this process gave up.
+// Doubt adds chunks that this process gave up: its next look at open chunks checks them.
 func (d *Process) Doubt(chunks ...int64) { d.Pusher.Doubts().Add(chunks) }
 
 // Complete marks the schedules that have no nominal time left.
@@ -145,7 +145,7 @@ func (d *Process) OpenStale(ctx context.Context) error {
 	return d.Opener.OpenStale(ctx)
 }
 
-// CancelOrphans cancels the ticks that wait for one of a schedule that is deleted.
+// CancelOrphans cancels buffered ticks of deleted schedules.
 func (d *Process) CancelOrphans(ctx context.Context) error {
 	_, err := d.Finisher.CancelOrphans(ctx)
 	return err
@@ -167,7 +167,7 @@ var OrphanOwners = open.OrphanOwners
 // TakeOwnedBy takes, as $1, up to $3 open chunks of processes $2 that were opened from $4 on.
 const TakeOwnedBy = open.TakeOwnedBy
 
-// TakeOwned takes the chunks of dead processes, and those that this process owns and knows nothing of.
+// TakeOwned takes over the chunks of dead processes, and the chunks that this process owns but does not know.
 func (d *Process) TakeOwned(ctx context.Context) error {
 	if err := d.rejoin(ctx); err != nil {
 		return err
@@ -178,10 +178,10 @@ func (d *Process) TakeOwned(ctx context.Context) error {
 // ReadsOfOpening are what an opening reads of chunks from $1 to $2. The numbers of earlier ones begin at $3, or are among $4.
 var ReadsOfOpening = []string{`SELECT ` + chunk.Columns + ` FROM chunk c WHERE ` + chunk.OfRun + ` AND $3::bigint = 0 AND $4::bigint[] = '{}'`, open.EarlierChunks}
 
-// RunUpkeep does once what upkeep does every while.
+// RunUpkeep runs the periodic tasks of upkeep once.
 func (d *Process) RunUpkeep(ctx context.Context) error { return d.Keeper.RunUpkeep(ctx) }
 
-// Notice adds up once what happened, and has it told.
+// Notice folds happenings into notices once, and makes events of due notices.
 func (d *Process) Notice(ctx context.Context) error {
 	_, err := d.Events.AddUp(ctx)
 	return err
@@ -198,7 +198,7 @@ func (d *Process) Wake(ctx context.Context) error { return d.Control.WakeAll(ctx
 // WakeForsaken looks for parked ticks whose wait has ended without a change.
 func (d *Process) WakeForsaken(ctx context.Context) error { return d.batch(ctx, upkeep.WakeForsaken) }
 
-// ParkLocks is the class of the locks of who parks ticks.
+// ParkLocks is the class of the advisory locks that a transaction takes to park ticks.
 const ParkLocks = record.ParkLocks
 
 // ReadDue reads the due cohorts of shard $1.
@@ -261,7 +261,7 @@ func (d *Process) ClaimEvents(ctx context.Context, n int) (int, error) {
 	return len(found), err
 }
 
-// BeatOnce says that this process lives, and learns of others.
+// BeatOnce writes one heartbeat, and reads which other processes live.
 func (d *Process) BeatOnce(ctx context.Context) error {
 	if err := d.rejoin(ctx); err != nil {
 		return err

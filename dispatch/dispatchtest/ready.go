@@ -5,7 +5,8 @@ import (
 	"github.com/carillonhq/carillon/schedules"
 )
 
-// ReadyHerd has n schedules of a workflow, "herd 1" to "herd n-1" and "first", come due at once and wait for workers.
+// ReadyHerd makes n schedules of a workflow, "herd 1" to "herd n-1" and "first", that are due at once. Their
+// ticks wait for workers.
 func (h *Carillon) ReadyHerd(workflow string, n int) {
 	h.T.Helper()
 	h.SweptHerd(workflow, n)
@@ -19,7 +20,7 @@ func (h *Carillon) ReadyHerd(workflow string, n int) {
 	}
 }
 
-// SweptHerd has n schedules of a workflow come due at once, and swept.
+// SweptHerd makes n schedules of a workflow that are due at once, and sweeps them.
 func (h *Carillon) SweptHerd(workflow string, n int) {
 	h.T.Helper()
 	if err := h.Dispatch.Register(h.T.Context()); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Aging is a house whose tenants' quotas a test sets, with one schedule that has a tick of each kind.
+// Aging returns a Carillon whose test can change the quotas of all tenants.
 func Aging(t *testing.T) (h *Carillon, quota *atomic.Pointer[tenants.Quotas]) {
 	t.Helper()
 	h = New(t)

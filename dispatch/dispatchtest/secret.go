@@ -68,7 +68,7 @@ func (r *receiver) Last(t *testing.T) request {
 	return all[len(all)-1]
 }
 
-// SignedBy tells which of the secrets a request is signed by.
+// SignedBy returns "yes" or "no" for each of the secrets: whether it signed the request.
 func (r request) SignedBy(t *testing.T, secrets ...string) string {
 	t.Helper()
 	var by strings.Builder
@@ -86,7 +86,7 @@ func (r request) SignedBy(t *testing.T, secrets ...string) string {
 	return strings.TrimSpace(by.String())
 }
 
-// Try sends a test tick by a process, and tells by which of the secrets it came signed; "" where none was sent.
+// Try sends a test tick by a process, and returns the result of SignedBy for its request; "" if none was sent.
 func (r *receiver) Try(h *Carillon, d *Process, name string, secrets ...string) string {
 	h.T.Helper()
 	before := len(r.Requests())

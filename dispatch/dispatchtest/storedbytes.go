@@ -4,7 +4,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/upkeep"
 )
 
-// Unmended puts off the mending of the count of bytes, so that a test sees what is counted.
+// Unmended puts off the correction of the count of bytes, so that a test sees the uncorrected count.
 func (h *Carillon) Unmended() {
 	h.T.Helper()
 	h.Exec(`

@@ -34,7 +34,7 @@ func (h *Carillon) Exec(sql string, args ...any) {
 	}
 }
 
-// SweptThrice has a schedule of a workflow come due in at least three chunks, which it returns unopened.
+// SweptThrice sweeps a schedule of a workflow until there are at least three unopened chunks, and returns them.
 func (h *Carillon) SweptThrice(workflow string) (chunks []int64) {
 	h.T.Helper()
 	p := EverySecond()
@@ -49,7 +49,7 @@ func (h *Carillon) SweptThrice(workflow string) (chunks []int64) {
 			return len(h.Chunks()) >= n
 		})
 	}
-	if err := h.Dispatch.Register(h.T.Context()); err != nil { // now: nobody beats for it, and who is silent for long opens nothing
+	if err := h.Dispatch.Register(h.T.Context()); err != nil { // now: it sends no heartbeats, and a silent process opens nothing
 		h.T.Fatal(err)
 	}
 	return h.Chunks()
@@ -92,7 +92,7 @@ type reporter interface {
 
 // OpenChunks opens the chunks that were swept or handed out.
 func (h *Carillon) OpenChunks(t reporter) {
-	if err := h.Dispatch.Register(t.Context()); err != nil { // nobody beats for the process, and a silent one opens nothing
+	if err := h.Dispatch.Register(t.Context()); err != nil { // the process sends no heartbeats, and a silent process opens nothing
 		t.Fatal(err)
 	}
 	for _, id := range h.Chunks() {

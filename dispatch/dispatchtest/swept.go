@@ -1,6 +1,6 @@
 package dispatchtest
 
-// ChunksGo has chunks of a process swept, opened and done, each in a transaction of its own.
+// ChunksGo inserts n chunks, then marks them as opened by a process, then as done: three transactions.
 func (h *Carillon) ChunksGo(owner int64, n int) {
 	h.T.Helper()
 	h.Exec(`

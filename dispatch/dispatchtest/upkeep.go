@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// FromLowEnd makes the statement with a word read from the low end of its index when it is run again.
+// FromLowEnd changes an argument of the recorded statement that contains word, so that its next run reads from the low end of the index.
 func (r *Recorder) FromLowEnd(word string, arg int) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -34,7 +34,7 @@ func (r *Recorder) FromLowEnd(word string, arg int) {
 	}
 }
 
-// BeganAt is like began, for a statement that begins at a number.
+// BeganAt is like Began, for a statement that begins at a number.
 func (r *Recorder) BeganAt(word string, arg int) (from int64) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -86,7 +86,7 @@ func (h *Carillon) Pages(r *Recorder, more string, words ...string) map[string]i
 	return read
 }
 
-// LookedFrom tells whether the last run of the statement with a word began at a number above another one, everywhere.
+// LookedFrom reports whether the last run of the statement that contains word had no number below above in an argument.
 func (r *Recorder) LookedFrom(word string, arg int, above int64) bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -105,7 +105,7 @@ func (r *Recorder) LookedFrom(word string, arg int, above int64) bool {
 	return false
 }
 
-// Began returns the earliest moment from which the last run of the statement with a word read, by one of its arguments.
+// Began returns the moment at which the last run of the statement that contains word began to read: the earliest of an argument.
 func (r *Recorder) Began(word string, arg int) (first time.Time) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()

@@ -68,8 +68,8 @@ func TestFailuresAreToldOnceAnHour(t *testing.T) {
 	})
 }
 
-// An event that is not taken is sent again, the same, also by another process; one that the endpoint does not want
-// disables it, which others are told.
+// An event that the endpoint does not accept is sent again unchanged, also by another process. An endpoint that answers 410 to an event is
+// disabled, and an event tells another endpoint so.
 func TestEventsAreSentUntilTheyAreTaken(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
@@ -124,7 +124,7 @@ func TestEventsAreSentUntilTheyAreTaken(t *testing.T) {
 	}
 }
 
-// Causes without end, as of a thousand workflows that fail, are told as one beyond a hundred.
+// A tenant may have thousands of causes, such as failing workflows. After a hundred, all further causes are told as one.
 func TestCausesAreBounded(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)

@@ -170,7 +170,7 @@ func (es *Events) describe(ctx context.Context, e *event) (t described, err erro
 		LEFT JOIN dead_letter l ON `+record.KeyIs("l", "$1", "$2", "$3", "$4"),
 		e.TenantID, *e.ScheduleID, e.NominalAt, e.Seq).Scan(&t.Workflow, &t.Key, &t.Attempt, &t.Error)
 	if err != nil {
-		return t, fmt.Errorf("read what an event tells of: %w", err)
+		return t, fmt.Errorf("read the tick or schedule of an event: %w", err)
 	}
 	return t, nil
 }

@@ -55,8 +55,8 @@ type verdict struct {
 	confirmed time.Duration // how long it must last before the tenant is told
 }
 
-// Look judges all workflows that have expectations, and all pulled workflows of which ticks wait, batch after batch. more: the next call
-// continues.
+// Look judges all workflows that have expectations, and all pulled workflows of which ticks wait, batch after batch. more reports
+// that the next call continues.
 func (w *Watcher) Look(ctx context.Context) (more bool, err error) {
 	if w.at == (place{}) {
 		clear(w.counts)
@@ -152,7 +152,7 @@ func (w *Watcher) forget(ctx context.Context) error {
 		SELECT tenant_id, workflow, event FROM page`, w.forgotten.Tenant, w.forgotten.Workflow, w.forgotten.Event, mostForgotten, tenants.WorkflowNoWorkers) // CollectRows reports the error
 	page, err := pgx.CollectRows(rows, pgx.RowToStructByPos[forgottenAt])
 	if err != nil {
-		return fmt.Errorf("forget what is not expected any more: %w", err)
+		return fmt.Errorf("delete outdated unmet expectations: %w", err)
 	}
 	w.forgotten = forgottenAt{}
 	if len(page) == mostForgotten {

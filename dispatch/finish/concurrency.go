@@ -184,7 +184,7 @@ func (f *Finisher) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 			DELETE FROM queued w
 			USING first n
 			WHERE w.tenant_id = $1 AND w.workflow = $2 AND w.priority = n.priority AND w.id = n.id
-				-- A planner that takes few to wait would else read all that wait.
+				-- Without this bound, a planner that expects few waiting ticks would read all of them.
 				AND (w.priority, w.id) <= ((SELECT priority FROM first ORDER BY priority DESC, id DESC LIMIT 1), (SELECT id FROM first ORDER BY priority DESC, id DESC LIMIT 1))
 			RETURNING w.schedule_id, w.nominal_at, w.seq, w.attempt, w.shard
 		), granted AS (

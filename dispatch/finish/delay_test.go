@@ -31,7 +31,7 @@ func next(h *dispatchtest.Carillon, workflow, key string) *time.Time {
 	return s.NextAt
 }
 
-// wantAfter holds the next tick of a schedule to come a while after its last timed one ended, rounded up.
+// wantAfter checks that the next tick of a schedule comes one interval (every) after the end of its last timed tick, rounded up.
 func wantAfter(h *dispatchtest.Carillon, workflow, key string, every time.Duration) {
 	h.T.Helper()
 	var ended *time.Time
@@ -251,7 +251,7 @@ func TestLostFixedDelayIsArmed(t *testing.T) {
 	}
 }
 
-// Whatever is done to them at once, there are never two ticks of one schedule, coming or out; and none is left without.
+// Whatever is done to schedules concurrently, none ever has two ticks that are coming or handed out, and none is left without a tick.
 func TestFixedDelayNeverHasTwoPendingTicks(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
@@ -380,7 +380,7 @@ func TestAProfileThatHandsOutATickOfFixedDelayWaitsForItsEnd(t *testing.T) {
 	}
 }
 
-// The end of a tick that is written while the profile changes is not overlooked.
+// A change of a profile takes into account the end of a tick that is written at the same time.
 func TestAProfileWaitsForTheEndOfATickOfFixedDelay(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/carillonhq/carillon/internal/once"
 )
 
-// urgent has one tick of a schedule come that is not to be delivered more than a second late, or may be.
+// urgent triggers a schedule with a max_lateness of one second, and returns the tick. onExpired says what becomes of it when it is later.
 func urgent(h *dispatchtest.Carillon, workflow, key, onExpired string) history.Tick {
 	h.T.Helper()
 	p := dispatchtest.Rarely("allow_all")

@@ -71,8 +71,8 @@ func TestCancelOtherStopsTheRunningOneForTheNewest(t *testing.T) {
 	h.WantStates("cancelled superseded", "skipped superseded", "succeeded")
 }
 
-// Who ends a tick locks it before the state of its schedule, who supersedes it after: of the two that wait for one another
-// PostgreSQL ends one, and a client's is no error.
+// A transaction that ends a tick locks the tick before the state of its schedule; one that supersedes it locks the state first. If the two
+// deadlock, PostgreSQL ends one of them. If that is a client's trigger, it is tried again, and the client gets no error.
 func TestATriggerThatLosesADeadlockTriesAgain(t *testing.T) {
 	t.Parallel()
 	h, ctx := dispatchtest.Overlapping(t, "cancel_other"), t.Context()
@@ -83,7 +83,7 @@ func TestATriggerThatLosesADeadlockTriesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(ctx) }()                                                                     // it may be over
-	if _, err := tx.Exec(ctx, `SET LOCAL deadlock_timeout = '5min'; SELECT FROM tick FOR UPDATE`); err != nil { // the other looks for a deadlock first
+	if _, err := tx.Exec(ctx, `SET LOCAL deadlock_timeout = '5min'; SELECT FROM tick FOR UPDATE`); err != nil { // the other transaction detects the deadlock first, and is ended
 		t.Fatal(err)
 	}
 	triggered := make(chan error, 1)
@@ -156,8 +156,8 @@ func TestWaitingTickOfADeletedScheduleIsCancelled(t *testing.T) {
 	dispatchtest.Until(t, "it is cancelled", func() bool { return h.States()[1] == "cancelled" })
 }
 
-// A tick that comes to wait while another is being ended, by a transaction that read the clock before that, is not handed out
-// before its time.
+// A transaction reads the clock, and then waits to end a tick. Meanwhile the next tick of the schedule becomes due and is buffered. The
+// transaction releases that tick, but does not hand it out before its nominal time.
 func TestAReleasedTickIsNotBeforeItsTime(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)

@@ -74,7 +74,7 @@ func checkPicks(q url.Values) error {
 	}
 	for _, name := range []string{"schedule_id", "operation", "cause", "state", "cursor"} {
 		if q.Has(name) && q.Get(name) == "" || (name == "schedule_id" || name == "operation") && len(q.Get(name)) > 64 {
-			errs = append(errs, fault.Invalid("/"+name, "%s is left out or says something", name))
+			errs = append(errs, fault.Invalid("/"+name, "%s must not be empty: omit it or give a value", name))
 		}
 	}
 	return fault.Join(errs...)
@@ -240,7 +240,7 @@ func useFilter(q url.Values) (f UseFilter, err error) {
 	if by := q.Get("by"); q.Has("by") && by != "day" && by != "workflow" {
 		errs = append(errs, fault.Invalid("/by", "%q is neither day nor workflow", by))
 	} else if f.Total && f.Workflow != "" {
-		errs = append(errs, fault.Invalid("/by", "of one workflow there is a row a day: leave by or workflow out"))
+		errs = append(errs, fault.Invalid("/by", "by and workflow cannot be combined: one workflow always has one row a day"))
 	}
 	var fromErr, toErr error
 	f.From, fromErr = dayIn(q, "from")
@@ -254,7 +254,7 @@ func dayIn(q url.Values, name string) (at time.Time, err error) {
 		return at, nil
 	}
 	if at, err = time.Parse(time.DateOnly, q.Get(name)); err != nil || at.Before(firstDay) {
-		return at, fault.Invalid("/"+name, "%q is not a day from 1970 on, as 2026-11-21", q.Get(name))
+		return at, fault.Invalid("/"+name, "%q is not a day from 1970 on, such as 2026-11-21", q.Get(name))
 	}
 	return at, nil
 }

@@ -232,8 +232,8 @@ func (f *follower) endSecond() (s TailSecond) {
 // handedOut are the states of ticks that fired for certain.
 var handedOut = []string{record.Running.String(), record.Succeeded.String(), record.Failed.String()}
 
-// since returns the lines of ticks that fired or ended after a moment, the oldest first. from is after, or a later moment if there were
-// more than mostResumed lines: from then on there are all.
+// since returns the lines of ticks that fired or ended after a moment, the oldest first. It returns at most mostResumed
+// lines, the newest. from is after, or the time of the first line if older lines are left out.
 func (f *follower) since(ctx context.Context, after time.Time) (lines []TailTick, from time.Time, err error) {
 	filter := f.filter
 	filter.State = ""

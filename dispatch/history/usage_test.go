@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// recorded is the use of all days together as the record tells it, as long as it has every tick.
+// recorded returns the use of all days together, computed from the ticks. It is right while no tick was deleted.
 func recorded(h *dispatchtest.Carillon) (u history.Use) {
 	h.T.Helper()
 	rows, _ := h.Pool.Query(h.T.Context(), `
@@ -32,7 +32,7 @@ func recorded(h *dispatchtest.Carillon) (u history.Use) {
 	return u
 }
 
-// used is what is told of all days together, by workflow or by day.
+// used returns the sum of the use that Usage reports for all days, by workflow or by day.
 func used(h *dispatchtest.Carillon, f history.UseFilter) (sum history.Use) {
 	h.T.Helper()
 	page, _, err := h.Dispatch.Reader.Usage(h.T.Context(), h.Tenant, f, 1000, "")

@@ -211,7 +211,7 @@ func refused(id string, v Verdict) error {
 	case ToldToStop:
 		return fault.Conflict(codeCancelled, "the tick was cancelled")
 	}
-	return fault.Conflict(codeLost, "the lease is over: the tick has ended, or another has it")
+	return fault.Conflict(codeLost, "the lease is over: the tick has ended, or another worker has it")
 }
 
 // withoutPlace removes the place in the list from the faults of a request for one tick.

@@ -157,7 +157,7 @@ func await(ctx context.Context, woken <-chan struct{}, left time.Duration, closi
 	return ended, nil
 }
 
-// mostEnding limits how long one look takes ready ticks that are over, before it returns without a tick.
+// mostEnding limits how long one look may take out only ready ticks that are over. After that it returns without a tick.
 const mostEnding = time.Second
 
 const noTicks = `{"ticks":[]}`

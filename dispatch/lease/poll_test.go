@@ -27,7 +27,7 @@ func (c *lookCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx
 
 func (c *lookCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// However many workers wait, one look every while finds a ready tick that nobody was notified of.
+// However many workers wait, one periodic look for all of them finds a ready tick whose notification was lost.
 func TestIdlePollsLookTogether(t *testing.T) {
 	t.Parallel()
 	n := &lookCounter{}

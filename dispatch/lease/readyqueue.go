@@ -60,7 +60,7 @@ type ReadyQueues struct {
 func newReadyQueues() *ReadyQueues {
 	cached, err := lru.New[workflowName, *readyKnown](mostReadyKnown)
 	if err != nil {
-		panic(err) // its size is no more than zero
+		panic(err) // only a size of zero or less is refused
 	}
 	return &ReadyQueues{cached: cached}
 }

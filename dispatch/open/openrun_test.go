@@ -17,7 +17,7 @@ func TestSmallChunksOfASweepAreOpenedTogether(t *testing.T) {
 	h.Exec(`UPDATE schedule SET status = 'paused', cohort_id = NULL, paused_at = clock_timestamp() WHERE tenant_id = $1`, owners[2])
 	h.Exec(`DELETE FROM workflow WHERE tenant_id = $1`, owners[3])
 	var openers sync.WaitGroup
-	for range 3 { // who comes late finds nothing to do
+	for range 3 { // a late opener finds nothing to do
 		openers.Go(func() {
 			if err := h.Dispatch.OpenRun(t.Context(), chunks[0], chunks[len(chunks)-1]); err != nil {
 				t.Error(err)

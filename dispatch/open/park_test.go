@@ -15,7 +15,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// setEndpoint has the endpoint of a catcher be in a state.
+// setEndpoint sets the state of the endpoint of a catcher.
 func setEndpoint(h *dispatchtest.Carillon, name, url, state string, batch int16) {
 	h.T.Helper()
 	if _, _, err := h.Dispatch.Pusher.PutEndpoint(h.T.Context(), h.Tenant, name, push.EndpointParams{URL: url + "/hook", State: state, Batch: &batch}); err != nil {
@@ -39,7 +39,7 @@ func round(h *dispatchtest.Carillon) {
 	}
 }
 
-// parkedHerd has ticks of as many schedules be parked for an endpoint that is held.
+// parkedHerd parks the ticks of size schedules for an endpoint that is held.
 func parkedHerd(h *dispatchtest.Carillon, name string, size int) *dispatchtest.Catcher {
 	h.T.Helper()
 	c := h.Catcher(name, 500, nil)
@@ -54,7 +54,7 @@ func parkedHerd(h *dispatchtest.Carillon, name string, size int) *dispatchtest.C
 	return c
 }
 
-// wantParked holds that ticks are parked for something, and that nothing looks at them within the next hours.
+// wantParked checks that ticks are parked for something, and that nothing looks at them within the next hours.
 func wantParked(h *dispatchtest.Carillon, name string, size int) {
 	h.T.Helper()
 	if n := h.Number(`SELECT count(*) FROM delayed WHERE waits_for = $1 AND due_at > now() + interval '20 hours'`, name); n != size {
@@ -62,7 +62,7 @@ func wantParked(h *dispatchtest.Carillon, name string, size int) {
 	}
 }
 
-// wantStill holds that a round writes nothing of what is held, and makes no chunk.
+// wantStill checks that a round writes nothing of what is held, and makes no chunk.
 func wantStill(h *dispatchtest.Carillon) {
 	h.T.Helper()
 	const held = `SELECT count(*), COALESCE(sum(xmin::text::bigint), 0), COALESCE(sum(hashtext(ctid::text)), 0), (SELECT count(*) FROM chunk) FROM delayed`
@@ -80,7 +80,7 @@ func wantStill(h *dispatchtest.Carillon) {
 	}
 }
 
-// wantSent starts a process and holds that ticks are sent, each once.
+// wantSent starts a process and checks that it sends the ticks, each once.
 func wantSent(h *dispatchtest.Carillon, c *dispatchtest.Catcher, size int) {
 	h.T.Helper()
 	h.Start(h.Process())
@@ -103,7 +103,7 @@ func TestTicksOfAHeldEndpointCostNothingAndGoOutOnceItIsEnabled(t *testing.T) {
 	wantStill(h)
 	setEndpoint(h, "w", c.URL, "held", 400) // a change that ends nothing
 	wantStill(h)
-	setEndpoint(h, "w", c.URL, "enabled", 500) // nobody runs who could wake them: that one died
+	setEndpoint(h, "w", c.URL, "enabled", 500) // no process is running that could wake the ticks
 	wantSent(h, c, size)
 }
 
@@ -218,7 +218,7 @@ func TestParkedTickIsCancelledForANewerOne(t *testing.T) {
 	dispatchtest.Until(t, "the second is parked", parked)
 }
 
-// While a change that ends the wait is not committed, nobody can know whether a tick is to be parked: it is not.
+// While a change that ends the wait is not committed yet, no tick is parked: it cannot be known whether the wait will end.
 func TestTickIsNotParkedWhileItsEndpointIsBeingEnabled(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
@@ -243,7 +243,7 @@ func TestTickIsNotParkedWhileItsEndpointIsBeingEnabled(t *testing.T) {
 	wantSent(h, c, 5)
 }
 
-// A change that ends the wait is committed only after those who park ticks, so that it finds them.
+// A change that ends the wait is committed only after the transactions that park ticks, so that it finds these ticks.
 func TestAnEndpointIsEnabledAfterTheTicksAreParkedThatItWakes(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
@@ -294,7 +294,7 @@ func TestNoTickIsForgottenHoweverOftenItsEndpointIsHeld(t *testing.T) {
 		setEndpoint(h, "w", c.URL, "held", 1)
 		setEndpoint(h, "w", c.URL, "enabled", 1)
 	}
-	// One statement sees one moment: between two, a parked tick may have been woken and not be sent yet.
+	// One statement reads both counts: between two statements, a parked tick could be woken and counted in neither.
 	const over = `SELECT CASE WHEN EXISTS (SELECT FROM wake) THEN 0
 		ELSE (SELECT count(*) FROM tick WHERE state = 2) + (SELECT count(*) FROM delayed WHERE waits_for IS NOT NULL) END`
 	dispatchtest.Until(t, "all are sent, or parked for good", func() bool { return h.Number(over) == size })

@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
-// withoutRiver has each of River's fetches of jobs fail.
+// withoutRiver makes each fetch of jobs by River fail.
 func withoutRiver(h *dispatchtest.Carillon) {
 	h.T.Helper()
 	if _, err := h.Pool.Exec(h.T.Context(), `
@@ -21,8 +21,8 @@ func withoutRiver(h *dispatchtest.Carillon) {
 	}
 }
 
-// opensSoon waits until a tick of a schedule that fires each second was opened as soon as it was to be: on a machine that does much
-// else others are late.
+// opensSoon waits until one tick of a schedule that fires each second was opened within two seconds. On a busy machine other ticks may be
+// late.
 func opensSoon(h *dispatchtest.Carillon, key string) {
 	h.T.Helper()
 	dispatchtest.Until(h.T, "a tick of "+key+" was opened within two seconds", func() bool {
@@ -94,7 +94,7 @@ func TestChunksAreOpenedWhoseJobsRiverDoesNotFetch(t *testing.T) {
 		}
 		return h.Number(`SELECT count(*) FROM chunk`) > 60
 	})
-	h.Exec(`UPDATE chunk SET swept_at = swept_at - interval '2 minutes'`) // they have waited for so long that nobody has them in hand
+	h.Exec(`UPDATE chunk SET swept_at = swept_at - interval '2 minutes'`) // they have waited for so long that they count as stale
 	last := h.Number(`SELECT max(id) FROM chunk`)
 	h.Start(h.Dispatch)
 	dispatchtest.Until(t, "all are opened", func() bool {

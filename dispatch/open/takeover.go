@@ -208,7 +208,7 @@ func (o *Opener) firstJobs(ctx context.Context, lanes []string) (first map[strin
 		CROSS JOIN LATERAL (
 			SELECT (args ->> 'chunk')::bigint AS chunk
 			FROM river_job
-			WHERE state = 'available' AND queue = l.lane AND priority = p.priority AND kind || '' = $2 -- which no index serves: the one by lane and priority does
+			WHERE state = 'available' AND queue = l.lane AND priority = p.priority AND kind || '' = $2 -- the concatenation keeps the planner from an index by kind
 			ORDER BY scheduled_at, id
 			LIMIT 1
 		) j

@@ -7,7 +7,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 )
 
-// However many chunks wait to be opened, an opening reads few of them, though the planner was told of none.
+// However many chunks wait to be opened, an opening reads few of them, even if the planner expects an empty table.
 func TestAnOpeningDoesNotReadTheBacklog(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
@@ -41,7 +41,7 @@ const manyChunks = `
 	SELECT n % 64, $1 + n % 10, 0, 'small', now(), n, n, 1, '', now(), '{}', $2::bigint, CASE WHEN $2 > 0 THEN now() END, CASE WHEN $2 > 0 THEN now() END
 	FROM generate_series(1, 6400) n`
 
-// readsFew runs a statement, and holds what it reads of chunks against how many there are.
+// readsFew runs a statement, and checks that it reads at most a tenth of the chunks.
 func readsFew(h *dispatchtest.Carillon, sql string, args ...any) {
 	h.T.Helper()
 	ctx := h.T.Context()

@@ -18,7 +18,7 @@ type breaker struct {
 	failures int
 	wait     time.Duration
 	until    time.Time // open until then; zero: closed
-	probe    time.Time // when the request that was let through has ended at the latest; zero: there is none
+	probe    time.Time // by when the request that was let through has ended; zero: there is none
 }
 
 // The states of a breaker, as the API names them, in the order of how much they block.

@@ -122,7 +122,7 @@ func (p *Pusher) check(name string, asked EndpointParams) (EndpointParams, error
 		if !slices.Contains(tenants.Events(), name) {
 			errs = append(errs, fault.Invalid(pointer, "%q is not one of %s", name, strings.Join(tenants.Events(), ", ")))
 		} else if slices.Contains(asked.Events[:i], name) {
-			errs = append(errs, fault.Invalid(pointer, "%s is there twice", name))
+			errs = append(errs, fault.Invalid(pointer, "%s is listed twice", name))
 		}
 	}
 	switch asked.State {

@@ -28,7 +28,7 @@ func checkHeaders(headers map[string]string) error {
 			slices.Contains([]string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection", "Te", "Trailer", "Upgrade", "Keep-Alive", "User-Agent", "Traceparent", "Content-Encoding", "Expect"}, canonical):
 			errs = append(errs, fault.Invalid(pointer, "%s is set by the service", canonical))
 		case seen[canonical]:
-			errs = append(errs, fault.Invalid(pointer, "%s is there twice: names of headers have no case", canonical))
+			errs = append(errs, fault.Invalid(pointer, "%s is given twice: header names are case-insensitive", canonical))
 		}
 		seen[canonical] = true
 	}

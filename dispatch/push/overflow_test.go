@@ -6,7 +6,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 )
 
-// crowd has a herd pushed to an endpoint that hangs, whose queue holds few of it.
+// crowd sweeps size schedules that push to one endpoint, whose queue has room for only a part of them.
 func crowd(h *dispatchtest.Carillon, workflow string, size, room int) *dispatchtest.Catcher {
 	h.T.Helper()
 	c := h.Catcher(workflow, 1, nil)

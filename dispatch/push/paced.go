@@ -10,8 +10,8 @@ import (
 	"github.com/carillonhq/carillon/dispatch/record"
 )
 
-// The queue of an endpoint with a rate takes tokens out of the bucket that all processes share, a few at a time. Without one its ticks
-// wait. First attempts of manual ticks come before the others, need no token, and are charged.
+// The queue of an endpoint with a rate takes tokens out of the bucket that all processes share, a few at a time. Without a token
+// its ticks wait. First attempts of manual ticks come before the others, need no token, and are charged.
 
 // paced is what a queue knows of the rate of its endpoint.
 type paced struct {
@@ -88,7 +88,7 @@ func (s *sender) sleep(wait time.Duration) bool {
 	}
 }
 
-// ask takes tokens once. done: there are some, or nothing needs one any more; otherwise it is asked again after wait.
+// ask takes tokens once. done reports that there are tokens, or that no tick needs one now. Otherwise the caller asks again after wait.
 func (s *sender) ask(q *queue) (wait time.Duration, done bool) {
 	most := s.share(q.name.Tenant)
 	s.mu.Lock()

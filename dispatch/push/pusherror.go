@@ -29,7 +29,7 @@ const (
 )
 
 // ownFailures remembers since when every push of this process has ended with an ownError. It is safe for concurrent use.
-type ownFailures struct{ since atomic.Int64 } // 0: the last one did not
+type ownFailures struct{ since atomic.Int64 } // 0: the last push did not end with an ownError
 
 // wait records an ownError, and returns how long its ticks wait.
 func (f *ownFailures) wait(now time.Time) time.Duration {

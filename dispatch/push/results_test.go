@@ -21,7 +21,7 @@ func hanging(h *dispatchtest.Carillon, name string, letGo ...chan struct{}) (c *
 	return c, came
 }
 
-// A process that lost a chunk and has it back, and does not know, has no say in whether it is done by what it sent before.
+// A process loses a chunk and takes it back without noticing. The results of its requests of the earlier epoch do not mark the chunk done.
 func TestWhatWasSentBeforeAChunkWasTakenBackDoesNotEndIt(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)

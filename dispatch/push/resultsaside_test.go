@@ -20,8 +20,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// pushedTo is another tenant, with n ticks on their way to its endpoint. The endpoint answers with a status when answer is called with
-// the number of a tick, and from then on at once.
+// pushedTo makes another tenant, with n ticks that are sent to its endpoint. The endpoint answers none of them until answer is called, and
+// from then on answers with status at once.
 func pushedTo(h *dispatchtest.Carillon, n, status int) (id tenants.ID, sent *atomic.Int32, answer func()) {
 	h.T.Helper()
 	id = h.Quota("neighbour", 50_000)

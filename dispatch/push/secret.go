@@ -192,7 +192,7 @@ func checkRotated(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string
 		return fmt.Errorf("read when a secret was rotated: %w", err)
 	}
 	if lately {
-		return fault.Conflict("rotated_lately", "the secret of endpoint %q was rotated less than an hour ago: another rotation ends the secret before that one, which receivers may still use; with ?force=true it is done all the same", name)
+		return fault.Conflict("rotated_lately", "the secret of endpoint %q was rotated less than an hour ago: another rotation now would end the previous secret, which receivers may still use; add ?force=true to rotate it anyway", name)
 	}
 	return nil
 }

@@ -255,7 +255,7 @@ func (s *sender) ended(name EndpointName, well bool) {
 		}
 		if b.failed(time.Now()) {
 			s.d.metrics.breakers.Inc()
-			s.d.log.Warn("an endpoint answers nothing: its ticks are held", "tenant", name.Tenant, "endpoint", name.Name)
+			s.d.log.Warn("requests to an endpoint keep failing: its ticks are held", "tenant", name.Tenant, "endpoint", name.Name)
 		}
 	}
 }

@@ -26,17 +26,17 @@ func Of(perSecond, ramp *int32) (r Rate) {
 type Bucket struct {
 	Tokens   float64    // less than 0: a debt
 	At       time.Time  // when they were counted
-	RampFrom *time.Time // when the ramp began that is under way; nil: none is
+	RampFrom *time.Time // when the current ramp began; nil: there is none
 }
 
 const (
-	depth    = 100 * time.Millisecond // of a bucket: it holds the tokens of so long
+	depth    = 100 * time.Millisecond // a bucket holds at most the tokens of this time
 	pause    = time.Minute            // after it the ramp begins again
 	rampLow  = 0.1                    // the part of the rate at which a ramp begins
-	mostDebt = time.Minute            // of the rate: a debt beyond that is forgiven
+	mostDebt = time.Minute            // a debt beyond the tokens of this time is forgiven
 )
 
-// factor returns the part of the rate at a moment.
+// factor returns which part of the full rate applies at a moment.
 func (b *Bucket) factor(r Rate, at time.Time) float64 {
 	if b.RampFrom == nil || r.Ramp <= 0 {
 		return 1

@@ -35,8 +35,8 @@ func (t *Tick) lateBucket() int16 {
 // seriesKept is how far back a tick is counted as due at its nominal time.
 const seriesKept = 7 * Day
 
-// dueMinute returns the minute in which the tick became due: that of its nominal time, if it has one of its schedule and lies within the
-// series; otherwise the minute that is given.
+// dueMinute returns the minute in which the tick became due. It is the minute of its nominal time. For a tick of a trigger or a
+// backfill, or one whose nominal time is older than seriesKept, it is the minute that is given.
 func (t *Tick) dueMinute(minute int64) int64 {
 	if t.Cause == Manual || t.Cause == Backfill {
 		return minute

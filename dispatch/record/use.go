@@ -38,7 +38,7 @@ type useName struct {
 
 type useCount struct {
 	ticks, due, fired, cancelled, skipped, missed int64
-	firstDue                                      int16 // the earliest second of the minute at which a tick was recorded that became due and is not skipped
+	firstDue                                      int16 // when the first due tick that is not skipped was recorded: a second of the minute
 }
 
 // count returns the counts of a name.
@@ -95,7 +95,7 @@ func (u *UseEntries) Add(tenant tenants.ID, now time.Time, ticks []Tick) {
 	}
 }
 
-// recordedAt notes when a tick was recorded that became due: a tick that waited for a release has its timeout from then on.
+// recordedAt notes the second at which a tick that became due was recorded. The timeout of a tick that waited for a release begins then.
 func (n *useCount) recordedAt(now time.Time) {
 	if second := int16(now.Unix() % 60); n.firstDue == NoBucket || second < n.firstDue {
 		n.firstDue = second

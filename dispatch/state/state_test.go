@@ -79,7 +79,7 @@ type counters struct {
 	DelayAt                              *time.Time // of the timed tick of fixed_delay that has not ended
 }
 
-// countedTick is what counts of a tick.
+// countedTick holds the fields of a tick on which the counters depend.
 type countedTick struct {
 	ScheduleID int64
 	NominalAt  time.Time

@@ -154,7 +154,7 @@ func (p *pass) advance() {
 			FROM unnest($2::tid[], $3::bigint[], $4::timestamptz[], $5::timestamptz[]) AS n (row, id, next_at, due_at)
 			WHERE c.ctid = n.row AND c.shard = $1 AND c.id = n.id`, p.shard, idle, idleIDs, idleNext, idleDue).Exec(func(done pgconn.CommandTag) error {
 			if int(done.RowsAffected()) != len(idle) {
-				return fmt.Errorf("of %d cohorts of shard %d that were read under its lock %d are where they were", len(idle), p.shard, done.RowsAffected())
+				return fmt.Errorf("%d idle cohorts of shard %d were read under its lock, but %d rows were updated", len(idle), p.shard, done.RowsAffected())
 			}
 			return nil
 		})

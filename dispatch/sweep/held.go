@@ -69,7 +69,7 @@ func (p *pass) setAside(ctx context.Context, all []*due) ([]*due, error) {
 	return others, nil
 }
 
-const heldLook = time.Second // until a cohort is looked at again whose workflow is being held or released
+const heldLook = time.Second // until the next look at a cohort whose workflow is being held or released
 
 // heldOf returns the held workflows among those of cohorts.
 func (p *pass) heldOf(ctx context.Context, all []*due) (map[workflowName]bool, error) {

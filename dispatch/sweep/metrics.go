@@ -14,7 +14,7 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		swept:        prometheus.NewCounter(prometheus.CounterOpts{Name: "carillon_swept_total", Help: "Members read by the sweep."}),
-		sweepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "carillon_sweep_seconds", Help: "Time of a sweep's transaction that found members.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
+		sweepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "carillon_sweep_seconds", Help: "Duration of sweep transactions that found members.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
 	}
 	r.MustRegister(m.swept, m.sweepSeconds)
 	return m

@@ -18,11 +18,11 @@ import (
 
 const (
 	rateLook      = 40 * time.Millisecond  // between two turns of a workflow with ticks that wait: less than what a bucket holds
-	othersRate    = 300 * time.Millisecond // so late a turn is taken by a process to which it does not belong
+	othersRate    = 300 * time.Millisecond // a turn that is so late is taken by any process
 	mostRateWait  = time.Second            // until the next look at a workflow without tokens, as its rate may be raised
 	stoppedRate   = 5 * time.Second        // likewise of a halted or suspended tenant
 	mostRateTurns = 64                     // that are read at once
-	pacedTogether = time.Second            // cohorts with so close nominal times are served together
+	pacedTogether = time.Second            // cohorts with nominal times up to so much after the first one are served with it
 )
 
 // pacer is the memory of the loop that serves workflows with a rate.
@@ -73,8 +73,8 @@ type rateTurn struct {
 	late time.Duration // since when
 }
 
-// ServeRates serves each workflow once whose turn has come, and returns the wait until the next look. Each workflow belongs to the
-// process that sweeps one of the shards; another process serves it where that one is late.
+// ServeRates serves each workflow whose turn has come once, and returns the wait until the next look. A workflow belongs to the process
+// that sweeps the shard to which its name hashes. If that process is late by othersRate, any other process serves the workflow.
 func (s *Sweeper) ServeRates(ctx context.Context) (wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
@@ -175,7 +175,7 @@ func (s *Sweeper) serveTurn(ctx context.Context, of workflowName) error {
 	return nil
 }
 
-// endTurn deletes the turn of a workflow of which nothing waits. A pass that lets a cohort wait meanwhile makes it again.
+// endTurn deletes the turn of a workflow of which nothing waits. If a pass lets a cohort wait meanwhile, that pass creates the turn again.
 func (s *Sweeper) endTurn(ctx context.Context, of workflowName) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT FROM rate_turn WHERE tenant_id = $1 AND workflow = $2 FOR UPDATE`, of.tenant, of.name); err != nil {

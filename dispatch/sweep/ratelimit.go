@@ -25,7 +25,7 @@ type limiter struct {
 	mu   sync.Mutex
 	held map[tenants.ID]tokens
 	debt map[tenants.ID]int
-	free map[tenants.ID]time.Time // from when on ticks that a change hands out go out at once
+	free map[tenants.ID]time.Time // when the next tick that a change hands out may go out
 }
 
 // tokens are what this process has of a tenant's, and when it was told.
@@ -44,12 +44,12 @@ type grant struct {
 }
 
 const (
-	tokensHeld = 500 * time.Millisecond // what is held longer is lost
-	burst      = 200 * time.Millisecond // a tenant of which nothing waits may have as much as this brings at once
-	backlog    = time.Second            // of one of which something waits, this much is not lost while no sweep comes by
+	tokensHeld = 500 * time.Millisecond // a process loses tokens that it has held for longer
+	burst      = 200 * time.Millisecond // a tenant without queued ticks saves at most the tokens of this time
+	backlog    = time.Second            // a tenant with queued ticks saves at most the tokens of this time between two sweeps
 	leastRest  = 100 * time.Millisecond // between two turns for which tokens are too few
-	unlimited  = 1_000_000              // so many a second are not counted
-	mostDebt   = time.Minute            // of a tenant's rate: what it owes beyond that is forgiven
+	unlimited  = 1_000_000              // a rate of so many ticks a second or more is no limit
+	mostDebt   = time.Minute            // a debt beyond the tokens of this time is forgiven
 	mostRest   = 5 * time.Second        // until the next look at a tenant in debt, as its quota may be raised
 )
 
@@ -64,8 +64,8 @@ func (l *limiter) charge(tenant tenants.ID, n int) {
 	l.debt[tenant] += n
 }
 
-// pace returns how long the next n ticks of a tenant wait that a change hands out: this process hands out no more such ticks than the
-// tenant's rate, but for what backlog brings. A rate of 0 is not known.
+// pace returns how long the next n ticks that a change hands out for a tenant must wait. This process hands out such ticks at the tenant's
+// rate, and at most the tokens of backlog at once. A rate of 0 means that the rate is not known: then nothing waits.
 func (l *limiter) pace(tenant tenants.ID, n, rate int, now time.Time) time.Duration {
 	if rate <= 0 || rate >= unlimited {
 		return 0
@@ -224,7 +224,7 @@ func (l *limiter) flush(ctx context.Context) error {
 	for tenant := range l.debt {
 		want[tenant] = 0
 		t := l.held[tenant]
-		t.at = time.Time{} // what is held is as good as spent
+		t.at = time.Time{} // the held tokens count as too old, so that take reads the row
 		l.held[tenant] = t
 	}
 	l.mu.Unlock()

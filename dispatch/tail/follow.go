@@ -29,7 +29,7 @@ type Client struct {
 	tenant  tenants.ID
 	stirred chan struct{}
 
-	mu      sync.Mutex // after hub.mu
+	mu      sync.Mutex // if both are locked, hub.mu comes first
 	filter  Filter
 	id      uint64
 	pending Note

@@ -24,7 +24,7 @@ const (
 	announceEvery = 4 * time.Second
 	watchedFor    = 12 * time.Second // after an announcement
 	noteEvery     = 200 * time.Millisecond
-	mostNoted     = 4000 // ticks of a tenant that filters look at between two notes: of others only the sum counts
+	mostNoted     = 4000 // ticks of a tenant that filters look at between two notes; further ticks are only counted
 	mostFilters   = 100  // of one tenant
 )
 

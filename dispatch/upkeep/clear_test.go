@@ -9,7 +9,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 )
 
-// keepHouse does once what upkeep does every while.
+// keepHouse runs the periodic tasks of upkeep once.
 func keepHouse(h *dispatchtest.Carillon) {
 	h.T.Helper()
 	if err := h.Dispatch.RunUpkeep(h.T.Context()); err != nil {

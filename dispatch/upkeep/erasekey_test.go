@@ -98,7 +98,7 @@ func TestAnErasureThatFailsStopsNoOther(t *testing.T) {
 	}
 }
 
-// Kept answers are searched in parts, and an erasure that was cut goes on behind the last part.
+// An erasure searches stored answers in parts. An erasure that was interrupted continues after the last part.
 func TestKeptAnswersAreSearchedInParts(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)

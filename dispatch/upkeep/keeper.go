@@ -45,7 +45,7 @@ type Config struct {
 	Expect     *expect.Watcher
 	Control    *control.Control
 	Rarely     *loop.Rarely // of errors that come again and again
-	// Settle returns a schedule whose moved ticks have passed to the timing of its spec.
+	// Settle restores the timing of the spec of a schedule whose moved ticks have passed.
 	Settle func(ctx context.Context, tenant tenants.ID, workflow, key string) error
 	// Uses returns how much a tenant uses of its quotas, by their names. If it is nil, there are no events of soft limits.
 	Uses func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)

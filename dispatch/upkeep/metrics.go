@@ -17,12 +17,12 @@ type Metrics struct {
 // NewMetrics registers the metrics of upkeep with r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		broken:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_broken_promises", Help: "Rows that contradict a promise, as a scan each 15 s finds them; 0 is health."}, []string{"promise"}),
-		overdue:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_overdue_seconds", Help: "For how long the sweep has not come to what is due longest, by what it is: a cohort, a delayed tick or a tenant's turn."}, []string{"what"}),
-		unopened:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_unopened_chunk_seconds", Help: "Since when the oldest chunk that is not opened was swept."}),
-		withoutNext: prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_schedules_without_next", Help: "Active schedules that have no next time for two minutes or more, as far as they were found: there are to be none."}),
-		quarantined: prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_schedules_quarantined", Help: "Schedules put aside because they cannot be computed, up to 10,000."}),
-		watched:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_watched_timestamp_seconds", Help: "When this process looked last for what is overdue, without a next time or put aside; 0 where it does not sweep."}),
+		broken:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_broken_promises", Help: "Rows that break an invariant, counted by a scan every 15 s; 0 is healthy."}, []string{"promise"}),
+		overdue:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_overdue_seconds", Help: "Age of the oldest due time that no sweep has reached, by kind: cohort, delayed tick or tenant's turn."}, []string{"what"}),
+		unopened:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_unopened_chunk_seconds", Help: "Age of the oldest unopened chunk, since its sweep."}),
+		withoutNext: prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_schedules_without_next", Help: "Active schedules found without a next time for two minutes or more; 0 is healthy."}),
+		quarantined: prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_schedules_quarantined", Help: "Quarantined schedules, whose times cannot be computed; counted up to 10,000."}),
+		watched:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_watched_timestamp_seconds", Help: "Time of the last watchdog run of this process; 0 if it does not sweep."}),
 	}
 	r.MustRegister(m.broken, m.overdue, m.unopened, m.withoutNext, m.quarantined, m.watched)
 	return m

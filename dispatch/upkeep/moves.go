@@ -24,7 +24,7 @@ type moves struct {
 	settle func(ctx context.Context, tenant tenants.ID, workflow, key string) error
 }
 
-// settleSome returns schedules whose moved ticks have passed to the timings of their specs, and reports how many.
+// settleSome restores the timings of the specs of schedules whose moved ticks have passed, and returns how many it restored.
 func (m *moves) settleSome(ctx context.Context) (settled int64, err error) {
 	if m.settle == nil {
 		return 0, nil

@@ -44,9 +44,8 @@ func reading(h *dispatchtest.Carillon, table string) (end func()) {
 	}
 }
 
-// writing inserts ticks, and fails the test where one of them waits for a lock for long: for half of what any statement of ours may
-// wait for one, and far longer than a change of partitions may. The returned function ends it,
-// after some ticks at least.
+// writing inserts ticks until the returned function is called, which waits for some more inserts first. The test fails if an insert waits
+// for a lock for 7 s: half of what any of our statements may wait, and far longer than a change of partitions may hold a lock.
 func writing(h *dispatchtest.Carillon) (end func()) {
 	h.T.Helper()
 	ctx, cancel := context.WithCancel(h.T.Context())

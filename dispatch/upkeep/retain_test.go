@@ -69,7 +69,7 @@ func TestTheAuditOfThePlatformIsKeptForTwoYears(t *testing.T) {
 	}
 }
 
-// A partition that is being read is not waited for, and who writes is not held up.
+// Dropping a day does not wait for a partition that is being read, and does not delay writers.
 func TestDroppingADayHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	h, _ := dispatchtest.Aging(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/forecast"
 )
 
-// Rows that are folded cannot be removed while an old snapshot is open. Neither the next fold nor who counts reads them.
+// Rows that are folded cannot be removed while an old snapshot is open. Neither the next fold nor a count reads them.
 func TestFoldsDoNotReadWhatWasFoldedUnderAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
@@ -85,8 +85,8 @@ func TestFoldsDoNotReadWhatWasFoldedUnderAnOldSnapshot(t *testing.T) {
 	}
 }
 
-// What is looked for every while is looked for by ranges of indexes, so that it costs nothing where nothing is due, however
-// much is stored: no row of those is compared with a clock that is read for each.
+// Periodic looks read ranges of indexes, so that a look costs nothing if nothing is due, however much is stored. No statement reads the
+// clock again for each row.
 func TestKeepingHouseReadsNoMoreThanIsOver(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
@@ -112,7 +112,7 @@ func TestKeepingHouseReadsNoMoreThanIsOver(t *testing.T) {
 		}
 	}
 	known := regexp.MustCompile(`^(SELECT|WITH|UPDATE|DELETE|INSERT)\b`)
-	// Rows that are found by whose they are, of which there are few, and are compared as they are when their lock is had.
+	// These statements find few rows by their owner, and compare the rows with the clock after they have locked them.
 	few := regexp.MustCompile(`beat_at|push_load|\bat <|erasing_at|began_at|seen_at|opened_at`)
 	asked := 0
 	for _, sql := range slices.Sorted(maps.Keys(r.Ran)) {

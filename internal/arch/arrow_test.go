@@ -12,8 +12,8 @@ import (
 
 const module = "github.com/carillonhq/carillon"
 
-// rooms says, for each package, what of ours it may import: exactly these packages. "internal" stands for all that lies below it,
-// "*" for anything but loadtest. A package that is not in the list may import nothing of ours.
+// rooms lists, for each package, exactly the packages of this module that it may import. "internal" stands for all packages below
+// internal, "*" for all packages except loadtest. A package that is not in the list may import none.
 var rooms = map[string]string{
 	"calendar":                       "",
 	"internal/arch":                  "",

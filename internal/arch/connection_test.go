@@ -9,10 +9,11 @@ import (
 	"testing"
 )
 
-// opening matches what makes a connection or a pool without package postgres, so without its deadlines.
+// opening matches a call that opens a connection or a pool without package postgres, and so without its deadlines.
 var opening = regexp.MustCompile(`\b(pgxpool\.New|pgx\.Connect|pgconn\.Connect)\w*\(`)
 
-// mayOpen are the folders whose programs are tools and tests, and package postgres itself. Migrations have no deadlines.
+// mayOpen are the folders that may open connections themselves: package postgres, tools, test helpers, and migrations, which have no
+// deadlines.
 var mayOpen = []string{dispatchHelpers + "/", "internal/postgres/", "loadtest/", "migrations/"}
 
 // Every call to the database ends by itself because every connection comes from package postgres.

@@ -24,7 +24,7 @@ func TestEachFactHasItsOwner(t *testing.T) {
 	read := map[string]bool{}
 	for _, s := range sources(t) {
 		if within(s.name, "loadtest") || within(s.name, "sdk-go") || within(s.name, "migrations") || within(s.name, "internal/postgres/postgrestest") ||
-			within(s.name, "internal/postgres/shiftedclock") { // it stands for what it hides
+			within(s.name, "internal/postgres/shiftedclock") { // it defines functions that replace those of PostgreSQL
 			continue
 		}
 		read[s.name] = true

@@ -8,8 +8,8 @@ import (
 // leaky finds comparisons of a column with COALESCE of two columns.
 var leaky = regexp.MustCompile(`\b(AND|ON|WHERE) (COALESCE\([a-z_.]+, [a-z_.]+\) = |[a-z_.]+ = (CASE WHEN [a-z_.]+ THEN )?COALESCE\([a-z_.]+, [a-z_.]+\))`)
 
-// PostgreSQL uses no index for a condition with COALESCE on a table with row-level security: it takes the expression for one that may leak
-// rows, and so the policy comes first and each row of the table is read. CASE WHEN a IS NULL THEN b ELSE a END has the same result.
+// On a table with row-level security PostgreSQL uses no index for a condition with COALESCE. It treats the expression as one that may leak
+// rows, so it checks the policy first, on each row of the table. CASE WHEN a IS NULL THEN b ELSE a END has the same result.
 func TestNoStatementComparesWithCOALESCE(t *testing.T) {
 	t.Parallel()
 	texts(t, func(s source, text string) {

@@ -20,7 +20,7 @@ type measure struct {
 	where []string // what counts, or the place of the largest
 }
 
-// TestMeasures prints the measures of the house with -v:
+// TestMeasures prints all measures with -v:
 //
 //	go test ./internal/arch -run TestMeasures -v
 func TestMeasures(t *testing.T) {
@@ -46,7 +46,7 @@ func TestNothingIsAssignedAfterConstruction(t *testing.T) {
 	}
 }
 
-// An arrow is against the order if the table of rooms does not allow it.
+// wrongArrows measures the imports that the table rooms does not allow.
 func wrongArrows(t *testing.T) measure {
 	t.Helper()
 	wrong := map[string]bool{}

@@ -57,7 +57,7 @@ func TestTheREADMEHasEveryDirectory(t *testing.T) {
 	}
 }
 
-// What the README links to within the repository is there.
+// Each link of the README into the repository leads to a file that exists.
 func TestTheREADMEsLinksLead(t *testing.T) {
 	t.Parallel()
 	for _, after := range strings.Split(readme(t), "](")[1:] {

@@ -10,7 +10,8 @@ import (
 
 const mostFields = 10 // of a service
 
-// wide are the services with more fields, with their number. An entry may shrink and go, and none may grow or be added.
+// wide lists the services that have more fields, with the number of fields. A number may fall and an entry may be removed, but no number
+// may rise and no entry may be added.
 var wide = map[string]int{
 	"cmd/carillon.app":                  17,
 	"dispatch.Dispatch":                 20,
@@ -25,7 +26,7 @@ var wide = map[string]int{
 	"internal/postgres/embedded.Server": 13,
 }
 
-// noServices are structs with a method that takes a context, and that are no services: rows and settings.
+// noServices are rows and settings. They are no services, although they have a method that takes a context.
 var noServices = []string{"dispatch.Config", "operations.Operation", "schedules.row"}
 
 // A service stays narrow: a reader sees at once what it uses and what it remembers.
@@ -56,8 +57,8 @@ func widestService(t *testing.T) measure {
 	return m
 }
 
-// services returns the number of fields of each service. A service is a struct with a method that takes a context. The fields of a
-// struct of the same package that it embeds are its own.
+// services returns the number of fields of each service. A service is a struct with a method that takes a context. If it embeds a struct
+// of the same package, the fields of that struct count as its own.
 func services(t *testing.T) map[string]int {
 	t.Helper()
 	structs, serves := map[string]*ast.StructType{}, map[string]bool{}
@@ -73,7 +74,7 @@ func services(t *testing.T) map[string]int {
 					if named, ok := spec.(*ast.TypeSpec); ok {
 						structName := s.folder() + "." + named.Name.Name
 						typ, ok := named.Type.(*ast.StructType)
-						if other := structs[structName]; ok && (other == nil || len(other.Fields.List) < len(typ.Fields.List)) { // the other is of another system
+						if other := structs[structName]; ok && (other == nil || len(other.Fields.List) < len(typ.Fields.List)) { // other is for another operating system
 							structs[structName] = typ
 						}
 					}

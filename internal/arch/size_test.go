@@ -12,8 +12,8 @@ const (
 	mostParameters = 6
 )
 
-// large are the files, functions and lists of parameters that are larger, with their size. An entry may shrink and go, and none
-// may grow or be added.
+// large lists the files, functions and lists of parameters that are larger, with their size. A size may fall and an entry may be removed,
+// but no size may rise and no entry may be added.
 var large = map[string]int{}
 
 // Files, functions and lists of parameters stay small.

@@ -11,16 +11,16 @@ const (
 	river = "github.com/riverqueue/river"
 )
 
-// mayServe are the folders that speak HTTP in any of their files. In other folders only http.go does, and files whose name ends so.
+// mayServe are the folders in which every file may use HTTP. In other folders only files whose name ends with http.go may.
 var mayServe = []string{"api", "api/apitest", "console", "internal/web", "cmd/carillon", "cmd/carillon/cli", "cmd/carillon/cli/api", "cmd/carillon/cli/command", "sdk-go", "sdk-go/carillontest", "loadtest", "loadtest/chaos"}
 
-// mayRequest are the folders whose files make requests over HTTP. Of these files only http.go serves any.
+// mayRequest are the folders in which every file may send HTTP requests. Only files whose name ends with http.go may serve them there.
 var mayRequest = []string{"dispatch/push"}
 
 // mayQueue are the folders that use River.
 var mayQueue = []string{"dispatch", "dispatch/open", "dispatch/upkeep", "migrations", "loadtest"}
 
-// The domain knows no HTTP: only the files do that are named for it, and River is the dispatch's.
+// The domain does not use HTTP, except in files whose name ends with http.go. Only the folders of mayQueue use River.
 func TestTheDomainKnowsNoTransport(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources(t) {
@@ -39,7 +39,7 @@ func ofDomain(s source) bool {
 	return !strings.HasSuffix(s.name, "http.go") && !slices.Contains(mayServe, s.folder())
 }
 
-// speaksHTTP reports whether a file imports Echo, or net/http where it makes no requests.
+// speaksHTTP reports whether a file imports Echo, or imports net/http outside the folders of mayRequest.
 func speaksHTTP(s source) bool {
 	imports := s.imports()
 	requests := slices.Contains(mayRequest, s.folder())

@@ -42,7 +42,7 @@ func TestApart(t *testing.T) {
 		if _, _, err := send("m", "", work); codeOf(err) != "idempotency_in_flight" {
 			t.Errorf("got %v while in flight", err)
 		}
-		// Its process is taken for dead, and another does the work.
+		// The claim expires, as if its process had crashed, and another request does the work.
 		if _, err := pool.Exec(t.Context(), `UPDATE idempotency SET created_at = now() - interval '61 s' WHERE key = 'm'`); err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres/silent"
 )
 
-// patient is how long a test waits for what must come.
+// patient is how long a test waits for an event that must happen.
 const patient = time.Minute
 
 func startServer(t *testing.T, standbyOf *embedded.Server) *embedded.Server {
@@ -41,7 +41,7 @@ func startServer(t *testing.T, standbyOf *embedded.Server) *embedded.Server {
 	return s
 }
 
-// several is the URL of a database with several hosts.
+// several returns a URL that lists the hosts of all servers.
 func several(t *testing.T, servers ...*embedded.Server) string {
 	t.Helper()
 	u, err := url.Parse(servers[0].URL("postgres"))
@@ -66,7 +66,7 @@ func open(t *testing.T, url string, o postgres.Options) *pgxpool.Pool {
 	return pool
 }
 
-// port is that of the server that a pool's next query comes to.
+// port returns the port of the server that answers the pool's next query.
 func port(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
 	err = pool.QueryRow(ctx, `SELECT inet_server_port()`).Scan(&n)
 	return n, err
@@ -116,7 +116,7 @@ func TestThePoolFollowsThePrimary(t *testing.T) {
 		t.Fatalf("got port %d, %v, want the promoted one's %d", n, err, standby.Port())
 	}
 
-	// The old primary comes back and takes writes: nobody may use it.
+	// The old primary comes back and accepts writes. No pool may use it.
 	if err := old.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestAConnectionThatBecameReadOnlyIsDropped(t *testing.T) {
 	}
 }
 
-// through is the URL of a database behind a proxy.
+// through returns a URL that reaches a database through a proxy, and the proxy.
 func through(t *testing.T, rawURL string) (string, *silent.Proxy) {
 	t.Helper()
 	u, err := url.Parse(rawURL)
@@ -170,7 +170,7 @@ func through(t *testing.T, rawURL string) (string, *silent.Proxy) {
 	return u.String(), p
 }
 
-// Each way to call the database ends by itself, with a context that has no deadline, after the server has fallen silent.
+// If the server stops answering, every kind of database call ends by itself, even if its context has no deadline.
 func TestEveryCallEndsByItself(t *testing.T) {
 	t.Parallel()
 	background := context.WithoutCancel(t.Context())
@@ -231,7 +231,7 @@ func TestEveryCallEndsByItself(t *testing.T) {
 				}
 			case <-time.After(patient):
 				t.Error("the call goes on")
-				proxy.Close() // which ends it
+				proxy.Close() // this ends the call
 				<-done
 			}
 		})
@@ -244,7 +244,7 @@ func batch() *pgx.Batch {
 	return &b
 }
 
-// Calls that were given up leave room for others: the pool does not wait for the goodbye of a silent server.
+// A cancelled call gives its place in the pool to another one: the pool does not wait long for a silent server to close the connection.
 func TestASilentServerDoesNotKeepThePlacesOfAPool(t *testing.T) {
 	t.Parallel()
 	url, proxy := through(t, postgrestest.URL(t))
@@ -269,7 +269,7 @@ func TestASilentServerDoesNotKeepThePlacesOfAPool(t *testing.T) {
 	}
 	began := time.Now()
 	until(t, "the pool serves again", func() bool { _, err := port(t.Context(), pool); return err == nil })
-	if took := time.Since(began); took > 12*time.Second { // 15 s are what pgx gives a connection to say goodbye
+	if took := time.Since(began); took > 12*time.Second { // pgx alone allows a connection 15 s to close
 		t.Errorf("it took %s", took)
 	}
 }

@@ -15,7 +15,7 @@ const QueryTimeout = 8 * time.Second
 // tracer because every call of pgx passes its tracers. It does not bound a wait for notifications.
 type deadlines struct{ limit time.Duration }
 
-// bounded is a context with a deadline of deadlines.
+// bounded is a context whose deadline was added by the tracer deadlines.
 type bounded struct {
 	context.Context
 	cancel context.CancelFunc

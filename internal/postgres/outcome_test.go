@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 )
 
-// Each call that commits a change says so. What is rolled back, refused or only read says nothing.
+// The Outcome reports a change for each call that commits one. It reports none for a call that is rolled back or refused, or only reads.
 func TestOutcomeKnowsWhatWasCommitted(t *testing.T) {
 	t.Parallel()
 	pool, err := postgres.Open(t.Context(), postgrestest.EmptyURL(t), postgres.Options{})

@@ -32,8 +32,8 @@ type Options struct {
 	Cluster          *Cluster        // shared by all pools of a process; nil: the pool's own
 }
 
-// The limits of a session, unless its URL sets others. A statement ends long before its client gives up. A lock wait is hardly
-// longer than a request may take, because a longer wait means that something is stuck.
+// The limits of a session, unless its URL sets others. In a call without a deadline PostgreSQL ends a statement before the client does.
+// The limit of a lock wait is only a little longer than that of a request: a longer wait means that something is stuck.
 const (
 	statementTimeout = 30 * time.Second
 	idleInTxTimeout  = 60 * time.Second

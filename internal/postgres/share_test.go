@@ -59,7 +59,7 @@ func newCrowd(t *testing.T) *crowd {
 	return c
 }
 
-// start begins n statements of a tenant that wait for the lock.
+// start starts n concurrent statements of a tenant. Each waits for the lock until limit has passed.
 func (c *crowd) start(tenant int32, n int, limit time.Duration) {
 	for range n {
 		c.ended.Go(func() {
@@ -71,7 +71,7 @@ func (c *crowd) start(tenant int32, n int, limit time.Duration) {
 	}
 }
 
-// blocked waits until n statements wait for the lock in PostgreSQL, and no more come.
+// blocked waits until n statements wait for the lock in PostgreSQL, and further ones wait for a connection.
 func (c *crowd) blocked(n int) {
 	c.Helper()
 	var got int
@@ -89,7 +89,7 @@ func (c *crowd) blocked(n int) {
 	c.Fatalf("%d statements wait for the lock, want %d", got, n)
 }
 
-// answered fails the test where statements of a tenant find no connection.
+// answered fails the test if one of n statements of a tenant gets no connection.
 func (c *crowd) answered(tenant int32, n int) {
 	c.Helper()
 	var all sync.WaitGroup
@@ -153,7 +153,7 @@ func TestAStatementWaitsForItsShareForHalfOfItsTime(t *testing.T) {
 	c := newCrowd(t)
 	c.answered(brisk, 1)
 	c.start(slow, 4, time.Minute)
-	c.start(slow, 10, time.Second) // whichever get no connection give up
+	c.start(slow, 10, time.Second) // those without a connection give up
 	for range 6 {
 		if err := <-c.errs; !errors.Is(err, postgres.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
@@ -161,5 +161,5 @@ func TestAStatementWaitsForItsShareForHalfOfItsTime(t *testing.T) {
 	}
 	c.unlock()
 	c.ended.Wait()
-	c.answered(slow, 20) // what was waited for in vain is lost to nobody
+	c.answered(slow, 20) // the calls that gave up hold no connection
 }

@@ -33,7 +33,7 @@ const (
 	broken = `SELECT 1 / 0`
 )
 
-// Whatever came before on a session, whatever became of it, each query is of the tenant of its own context.
+// Each query runs for the tenant of its own context, whatever queries ran before in the session, and however they ended.
 func TestEachQueryIsOfItsOwnTenant(t *testing.T) {
 	t.Parallel()
 	tenants := narrow(t)
@@ -50,7 +50,7 @@ func TestEachQueryIsOfItsOwnTenant(t *testing.T) {
 
 var errUndo = errors.New("undo")
 
-// ways are those in which a tenant's query comes to the database; each says of whom it was.
+// ways are all ways to send a tenant's query. Each returns the tenant that the database saw.
 var ways = []func(context.Context, *postgres.TenantPool) (string, error){
 	func(ctx context.Context, w *postgres.TenantPool) (got string, err error) {
 		err = w.QueryRow(ctx, whose).Scan(&got)
@@ -137,7 +137,7 @@ var ways = []func(context.Context, *postgres.TenantPool) (string, error){
 	},
 }
 
-// PostgreSQL has no COPY to a table with policies: the rows come all the same, and those of others do not.
+// PostgreSQL has no COPY into a table with row policies. CopyFrom stores the tenant's own rows nevertheless, and no other tenant's.
 func TestCopyIsHeldByThePolicies(t *testing.T) {
 	t.Parallel()
 	tenants, ctx := narrow(t), postgres.ForTenant(t.Context(), 1)
@@ -176,7 +176,7 @@ func TestWithoutATenantNothingIsSent(t *testing.T) {
 	}
 }
 
-// The parameter carillon.tenant of a URL gives contexts without a tenant none.
+// The parameter carillon.tenant in a URL does not set a tenant: a context without one still fails.
 func TestAURLGivesNoTenant(t *testing.T) {
 	t.Parallel()
 	config, err := pgxpool.ParseConfig(postgrestest.URL(t))

@@ -91,7 +91,8 @@ func Read(stored []byte) (c Context) {
 	return c
 }
 
-// Of returns the Context of something that no exported trace knows, by its public id. It is the same in each process, and not sampled.
+// Of derives a Context from a public id, for a tick or an operation that no exported trace contains. It is the same in each process, and
+// not sampled.
 func Of(id string) (c Context) {
 	var text [64]byte // ids are shorter, so this allocates nothing
 	sum := sha256.Sum256(append(text[:0], id...))

@@ -87,7 +87,8 @@ func TestAContextTravelsWithARequest(t *testing.T) {
 	}
 }
 
-// Off is the state of most installations, so it allocates nothing: neither where spans would begin, nor in the traceparent of a message.
+// Most installations export no spans, so a nil Tracer allocates nothing: neither where a span would begin, nor for the traceparent of a
+// message.
 func TestOffAllocatesNothing(t *testing.T) {
 	var off *trace.Tracer
 	parent, _ := trace.Parse(sent)

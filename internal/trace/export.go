@@ -33,12 +33,12 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// flushWithin bounds how long Close exports what waits.
+// flushWithin bounds how long Close exports the waiting spans.
 const flushWithin = 2 * time.Second
 
 // New returns a Tracer that exports spans by OTLP. It does not connect. Close ends it.
 func New(ctx context.Context, o Options) (*Tracer, error) {
-	// The SDK writes mistakes in OTEL_EXPORTER_OTLP_HEADERS with their text, which is a secret.
+	// If OTEL_EXPORTER_OTLP_HEADERS is malformed, the SDK logs its text, which is a secret. So its log is turned off.
 	otelapi.SetLogger(logr.Discard())
 	otelapi.SetErrorHandler(otelapi.ErrorHandlerFunc(func(error) {}))
 	var inner sdk.SpanExporter
@@ -88,7 +88,8 @@ func (t *Tracer) Close() {
 	<-flushed
 }
 
-// exporter counts and logs what the collector did not take. Its log has no text of the collector and no URL, which may hold secrets.
+// exporter counts and logs the spans that the collector did not accept. The log never has a URL or a text of the collector, because they
+// may hold secrets.
 type exporter struct {
 	sdk.SpanExporter
 	lost   prometheus.Counter

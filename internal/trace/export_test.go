@@ -141,7 +141,7 @@ func TestARefusalIsLoggedWithoutItsText(t *testing.T) {
 	}
 }
 
-// A collector that refuses what it gets by gRPC is told of by its status, without its text.
+// If a collector refuses spans by gRPC, the log names the status of its answer, without the text.
 func TestARefusalByGRPCIsLoggedByItsStatus(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

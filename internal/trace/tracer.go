@@ -24,7 +24,7 @@ type Tracer struct {
 	lost     prometheus.Counter
 }
 
-// Facts are the attributes of a span. Zero ones are left out. They hold nothing that a client wrote but names.
+// Facts are the attributes of a span. Zero values are left out. Of the texts that clients write, Facts hold only names.
 type Facts struct {
 	Tenant   int32
 	Workflow string
@@ -45,7 +45,7 @@ func (t *Tracer) On() bool { return t != nil }
 // Follows reports whether spans under c are made.
 func (t *Tracer) Follows(c Context) bool { return t != nil && c.Sampled() && c.Valid() }
 
-// Span is a span that has begun. A nil Span is none.
+// Span is a span that has begun. A nil Span does nothing.
 type Span struct{ span otel.Span }
 
 // Begin begins a span that began at a moment. If parent names none, the span begins a trace. It returns nil if t is nil.
@@ -89,7 +89,8 @@ func (s *Span) End(bad bool) {
 	s.span.End()
 }
 
-// Record makes a span that ends now, under a parent that t follows. The span has the id of self if that names one.
+// Record makes a span that ends now, as a child of parent. It does nothing if t does not follow parent. If self names a span, the new
+// span gets its id.
 func (t *Tracer) Record(name string, parent, self Context, began time.Time, f Facts) {
 	if !t.Follows(parent) {
 		return

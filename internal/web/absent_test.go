@@ -21,7 +21,7 @@ type visit struct {
 	Raw   Raw               `json:"raw,omitempty"`
 }
 
-// What does not count as left out is told from what does: by whether the field is tagged so.
+// null and "" do not count as absent: the tags of a field say whether it may have them.
 func TestNullAndEmptyAreNotLeftOut(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string][]string{
@@ -54,7 +54,7 @@ func TestNullAndEmptyAreNotLeftOut(t *testing.T) {
 	}
 }
 
-// located are the pointers and codes of a fault's fields.
+// located returns the pointer and the code of each field of a fault.
 func located(t *testing.T, err error) (at []string) {
 	t.Helper()
 	if err == nil {

@@ -139,7 +139,7 @@ func TestUnmarshalKeepsPayloadsByteForByte(t *testing.T) {
 	}
 }
 
-// FuzzUnmarshal holds that what is let pass means to encoding/json what it says, and that nothing panics.
+// FuzzUnmarshal checks that encoding/json reads the same value from every text that Unmarshal accepts, and that no text causes a panic.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(`{"name":"a","count":3,"cron":"x","items":[{"sku":"1"}],"labels":{"a":"b"},"payload":[1],"from":"2026-01-01T00:00:00Z"}`))
 	f.Add([]byte(`{"on":null,"ratio":1.5,"note":"n","big":-1}`))
@@ -209,7 +209,7 @@ func packed(t *testing.T, s string) string {
 	return b.String()
 }
 
-// A header that is there twice is not read as if only one of the two were.
+// A request that has the header twice is refused, even if one of the two values is valid.
 func TestABodyIsOfOneKind(t *testing.T) {
 	t.Parallel()
 	e := bodyRouter(t)

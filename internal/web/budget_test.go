@@ -11,7 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// budgeted is a router whose tenants are named by a header. A request holds its body until it is let go.
+// budgeted returns a router that reads the tenant from a header. A request holds its body until the test sends to, or closes, release.
 func budgeted(b *Budget, entered chan<- struct{}, release <-chan struct{}) *echo.Echo {
 	e := New(Options{Log: quiet(), BodyLimit: 8 << 20})
 	tenants := map[string]int32{"acme": 1, "other": 2}
@@ -31,7 +31,8 @@ func budgeted(b *Budget, entered chan<- struct{}, release <-chan struct{}) *echo
 	return e
 }
 
-// A tenant's bodies take its share of the budget, packed or not, and others' still fit; what ends gives its bytes back.
+// The bodies of a tenant, compressed or not, fill at most its share of the budget, so those of other tenants still fit. A request that
+// ends gives its bytes back.
 func TestBodiesAreHeldToABudget(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}), make(chan struct{})
@@ -90,7 +91,7 @@ func TestBodiesAreHeldToABudget(t *testing.T) {
 	}
 }
 
-// A small body takes a small part of the budget, so that a tenant's usual requests never meet its bounds.
+// A small body takes a small part of the budget, so that usual requests never reach the tenant's share.
 func TestSmallBodiesTakeLittle(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(0)
@@ -105,7 +106,7 @@ func TestSmallBodiesTakeLittle(t *testing.T) {
 	}
 }
 
-// What unpacks to hundreds of times its size is refused, also where its limit would let it pass.
+// A body that grows to hundreds of times its compressed size is refused, even if the result is within the body's limit.
 func TestAPackedBodyMayNotGrowWithoutBounds(t *testing.T) {
 	t.Parallel()
 	e := New(Options{Log: quiet(), BodyLimit: 8 << 20})
@@ -122,7 +123,7 @@ func TestAPackedBodyMayNotGrowWithoutBounds(t *testing.T) {
 	}
 }
 
-// A list with more elements than may be is refused before it becomes Go values, which take many times its bytes.
+// A list with too many elements is refused before it is decoded, because the Go values take many times as many bytes.
 func TestALongListIsRefusedUnread(t *testing.T) {
 	t.Parallel()
 	type many struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// raised serves a router on a port of its own.
+// raised serves a handler on a free port, and returns the address.
 func raised(t *testing.T, h http.Handler) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -31,7 +31,7 @@ func raised(t *testing.T, h http.Handler) string {
 	return l.Addr().String()
 }
 
-// said sends a text to the end, however much of it is wanted, and only then reads what is answered, as many clients do.
+// said sends the whole text, even if the server reads only a part of it, and then reads the answer, as many clients do.
 func said(t *testing.T, address, text string) (*http.Response, []byte) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -89,7 +89,7 @@ func TestWhatCannotBeReadIsAProblem(t *testing.T) {
 	}
 }
 
-// Who sends a large body to its end, though it is refused at once, sees why.
+// A client that sends a large body to its end still reads the answer, although the server refused the request at once.
 func TestARefusalIsReadThoughTheBodyIsNot(t *testing.T) {
 	t.Parallel()
 	e := New(Options{Log: quiet(), BodyLimit: 1000})
@@ -109,7 +109,7 @@ func TestARefusalIsReadThoughTheBodyIsNot(t *testing.T) {
 	}
 }
 
-// Who is refused before their body has come is told so at once, though the body never comes.
+// The server answers a refused request at once, even if the rest of its body never arrives.
 func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	t.Parallel()
 	e := New(Options{Log: quiet()})
@@ -129,7 +129,7 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Body.Close()
-	if took := time.Since(start); r.StatusCode != 401 || took > 15*time.Second { // 20 s is what a body has
+	if took := time.Since(start); r.StatusCode != 401 || took > 15*time.Second { // a body has 20 s to arrive
 		t.Errorf("got %d after %s", r.StatusCode, took)
 	}
 }

@@ -78,7 +78,7 @@ func TestOutboundCheckOfOwnNetworks(t *testing.T) {
 	}
 }
 
-// The dialer decides about the address, whatever the name was.
+// The dialer checks the resolved address, whatever the name is.
 func TestOutboundDialsOwnNetworks(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))

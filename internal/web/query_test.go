@@ -14,7 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// raw sends a request's target as it is and returns what a Go string in the answer says, or its status.
+// raw sends a request with exactly this target. It returns the string that the answer quotes, or the status if that is not 200.
 func raw(t *testing.T, addr, method, target string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

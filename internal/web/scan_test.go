@@ -70,8 +70,8 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
-// FuzzCheckJSON holds the scanner to encoding/json: what it lets pass is valid there, and what it refuses although it
-// is valid there is refused for one of the reasons of its own, which an independent reader confirms.
+// FuzzCheckJSON compares the scanner with encoding/json. A text that the scanner accepts must be valid there. If the scanner refuses a
+// text that is valid there, the reason must be one of the scanner's own rules, and an independent check must confirm it.
 func FuzzCheckJSON(f *testing.F) {
 	for _, s := range []string{`{"a":[1,2.5e-3,"x\u00e9\n",true,null]}`, `{"a":1,"a":2}`, `"\ud800"`, `"\ud83d\ude00"`, `"\u0000"`, `[[[[]]]]`, ` 1 `, "\"\xff\"", `{"b":{"":{}}}`} {
 		f.Add([]byte(s))
@@ -115,7 +115,7 @@ func FuzzCheckJSON(f *testing.F) {
 	})
 }
 
-// twiceByTokens reports whether an object of b has two members of one name, as encoding/json reads names.
+// twiceByTokens reports whether an object in b has two members with the same name, according to encoding/json.
 func twiceByTokens(t *testing.T, b []byte) bool {
 	t.Helper()
 	type level struct {

@@ -8,7 +8,8 @@ import (
 	"github.com/carillonhq/carillon/internal/instant"
 )
 
-// Moment returns an instant of a query, from 1970 to 2100, or another if the query does not have it.
+// Moment returns the instant in the named parameter of a query, which must be from 1970 to 2100. Without the parameter it returns
+// otherwise.
 func Moment(q url.Values, name string, otherwise time.Time) (time.Time, error) {
 	if !q.Has(name) {
 		return otherwise, nil
@@ -20,8 +21,8 @@ func Moment(q url.Values, name string, otherwise time.Time) (time.Time, error) {
 	return at.UTC(), nil
 }
 
-// Range returns the members from and to of a query, which may be at most so long. Without from it begins at start; without to it ends
-// after usual.
+// Range returns the range between the parameters from and to of a query. It may be at most as long as most. Without from, the range
+// begins at start. Without to, its length is usual.
 func Range(q url.Values, start time.Time, usual, most time.Duration) (from, to time.Time, err error) {
 	if from, err = Moment(q, "from", start.UTC()); err != nil {
 		return from, to, err

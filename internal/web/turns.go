@@ -83,7 +83,7 @@ func (t *turns) end() {
 	}
 }
 
-// turn is the turn of one request, which it has or has not. A nil turn, or one without an account, never waits.
+// turn is the turn of one request; has reports whether the request has it now. A nil turn, or one without an account, never waits.
 type turn struct {
 	account *account
 	has     bool

@@ -13,7 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Tenants get turns in a circle, however many requests of one wait; who gives up leaves the line.
+// Tenants get turns round-robin, however many requests of one tenant wait. A request that gives up leaves the queue.
 func TestTurnsGoRoundTheTenants(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestTurnsGoRoundTheTenants(t *testing.T) {
 	})
 }
 
-// A large packed body, a large JSON value and a long answer wait for a turn; what is small does not. The turn is given back.
+// A large compressed body, a large JSON value and a long answer each wait for a turn and give it back. Small ones do not wait.
 func TestMuchWorkWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, waitForTurns)

@@ -24,7 +24,7 @@ import (
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// send has a router answer one request and returns the answer, and the problem document where it is one.
+// send sends one request to a router. It returns the answer, and its problem document if it is one.
 func send(e http.Handler, method, target string, header ...string) (*httptest.ResponseRecorder, map[string]any) {
 	r := httptest.NewRequest(method, "/", nil)
 	before, query, _ := strings.Cut(target, "?")
@@ -211,7 +211,7 @@ func TestTimeoutOfTheRouteIsTheOneThatCounts(t *testing.T) {
 	}
 }
 
-// serve runs a real server until the test ends and returns its address and what stops it.
+// serve runs a real server until the test ends. It returns the address, and a function that stops the server.
 func serve(t *testing.T, h http.Handler) (addr string, stop func()) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -236,7 +236,7 @@ func serve(t *testing.T, h http.Handler) (addr string, stop func()) {
 	return ln.Addr().String(), stop
 }
 
-// dial sends text as it is and returns the status of each answer until the connection ends.
+// dial sends the text unchanged, and returns the status of each answer until the connection ends.
 func dial(t *testing.T, addr, text string) []int {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

@@ -13,8 +13,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// However a request writes its length, the watcher finds where it ends: a later request with two lengths is refused, and
-// a body that looks like one is not.
+// The wire finds the end of a request, however the request states its length. So a later request with two lengths is refused, and a body
+// that looks like such a request is not.
 func TestTheWireIsFollowedHoweverALengthIsWritten(t *testing.T) {
 	t.Parallel()
 	router := New(Options{Log: slog.New(slog.DiscardHandler)})

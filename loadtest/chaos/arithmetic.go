@@ -67,7 +67,7 @@ func (t *timing) names(at time.Time) bool {
 	return t.marks(at) && !t.out.names(t.wall(at))
 }
 
-// marks is names without exclusions.
+// marks is like names, but ignores exclusions.
 func (t *timing) marks(at time.Time) bool {
 	switch t.kind {
 	case delayed:

@@ -78,7 +78,7 @@ func TestTimingsNameWhatTheySay(t *testing.T) {
 	}
 }
 
-// Whatever is drawn is a spec that the text says in full, and names something soon.
+// Each drawn timing names a time within four minutes, and is the same timing as itself.
 func TestWhatIsDrawnComesSoon(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

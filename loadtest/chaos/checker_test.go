@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// run is a made-up run of one schedule that fires each ten seconds for two minutes, all of it as it should be.
+// run is an invented run without a fault: one schedule fires every ten seconds for two minutes.
 type run struct {
 	ops      []*operation
 	record   *record
@@ -63,7 +63,7 @@ func auditedPut(version int64) (a audited) {
 func (r *run) tick(i int) *tick       { return r.record.ticks[whose][i-1] }
 func (r *run) receipt(i int) *receipt { return r.ledger.list[i-1] }
 
-// drop takes the i-th tick out as if it had never been.
+// drop removes the i-th tick, as if it had never existed.
 func (r *run) drop(i int) {
 	r.record.ticks[whose] = slices.Delete(r.record.ticks[whose], i-1, i)
 	r.ledger.list = slices.Delete(r.ledger.list, i-1, i)
@@ -102,7 +102,7 @@ func TestARunAsItShouldBe(t *testing.T) {
 	}
 }
 
-// Whatever is made wrong of a good run, the checker says which promise it breaks.
+// Each case makes one mistake in a good run, and the checker must name the promise that the mistake breaks.
 func TestWhatIsWrongIsFound(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -165,7 +165,7 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 	}
 }
 
-// again has the i-th tick come once more.
+// again adds a second delivery of the i-th tick.
 func again(r *run, i int) *receipt {
 	second := *r.receipt(i)
 	second.At, second.Done = second.At.Add(time.Second), second.Done.Add(time.Second)
@@ -183,7 +183,7 @@ func (r *run) pause(seconds float64)   { r.op(seconds, "pause").pause = true }
 func (r *run) trigger(seconds float64) { r.op(seconds, "trigger") }
 func (r *run) troubled()               { r.troubles.add(disturbance{"kill", "dispatch-1", began, after(120)}) }
 
-// What cannot be known is not held against anybody.
+// The checker reports no violation if the run may have been correct.
 func TestWhatMayBeIsNotWrong(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(*run){
@@ -230,7 +230,7 @@ func (r *run) stop(seconds float64) {
 	r.record.audit[whose] = append(r.record.audit[whose], two)
 }
 
-// What was due before a pause is not lost by it, and what came after it was not due.
+// The checker reports ticks after a pause, and a missing tick that was due before the pause.
 func TestAPauseIsAPause(t *testing.T) {
 	t.Parallel()
 	r := goodRun()
@@ -248,7 +248,7 @@ func TestAPauseIsAPause(t *testing.T) {
 	}
 }
 
-// A violation is told with the operations, the ticks and the faults around it, and no more.
+// The history of a violation has the operations, the ticks and the faults around it, and nothing else.
 func TestAStoryIsShort(t *testing.T) {
 	t.Parallel()
 	r := goodRun()

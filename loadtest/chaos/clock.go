@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// clocks are the errors of each process's clock in seconds. With a j the clock jumps there and back every seven seconds. They need a program
-// built with wrongClocks. No due time may depend on them.
+// clocks are the errors of each process's clock in seconds. A j at the end means that the clock changes every seven seconds
+// between the wrong and the right time. The program must be built with wrongClocks. No due time may depend on these clocks.
 var clocks = map[string]string{"api-1": "3", "api-2": "-4j", "sweep-1": "3j", "sweep-2": "-3", "dispatch-1": "4", "dispatch-2": "-2j"}
 
 const (

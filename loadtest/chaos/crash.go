@@ -63,7 +63,7 @@ type crashPoint struct {
 	orphans    bool // only a process that takes over a dead one's work passes it
 }
 
-// deadAfter is the time after which other processes take a process for dead.
+// deadAfter is the time after which other processes consider a silent process dead.
 const deadAfter = 5 * time.Second
 
 // crashPoints are before and after each commit on a tick's way.

@@ -109,7 +109,7 @@ var faults = []fault{
 			UPDATE cohort_timing SET timing = 'not a timing'
 			WHERE tenant_id = (SELECT id FROM tenant WHERE name = $1)`, poisoned)
 	}},
-	{"two_owners", 2, func(ctx context.Context, f *faulty) (string, error) { // it goes on although the others take it for dead
+	{"two_owners", 2, func(ctx context.Context, f *faulty) (string, error) { // it goes on although the others consider it dead
 		n := f.node([]string{"sweep", "dispatch"}[f.rand.IntN(2)])
 		defer n.fault.Unlock()
 		for until := time.Now().Add(f.upto(6 * time.Second)); ctx.Err() == nil && time.Now().Before(until); sleep(ctx, 50*time.Millisecond) {

@@ -284,8 +284,8 @@ func clean() []string {
 	})
 }
 
-// freeAddress returns an address on loopback on which nobody listened a moment ago. Its port is none that systems give to outgoing
-// connections, because it must be free again whenever its process restarts.
+// freeAddress returns an address on loopback on which no process listened a moment ago. Its port is outside the range that systems use for
+// outgoing connections, because it must be free again whenever its process restarts.
 func freeAddress() (string, error) {
 	var failed error
 	for range 100 {

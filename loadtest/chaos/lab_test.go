@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A campaign of about a minute with every part: nothing is lost, doubled or early. How long anything takes is the machine's
-// affair, and is not asked.
+// A campaign of about a minute with every part: nothing is lost, doubled or early. The test checks no durations, because they depend on
+// the machine.
 func TestACampaign(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -19,8 +19,8 @@ import (
 	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// sink serves the endpoints: for each tenant one for each habit. A library of others checks signatures. The habit applies only to the first
-// two attempts of a tick, so that every tick can succeed.
+// sink serves the endpoints: for each tenant one for each habit. A third-party library checks signatures. The habit applies only to the
+// first two attempts of a tick, so that every tick can succeed.
 //
 //	good    answers
 //	slow    answers after a second or so

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A merge of what a patch says into any spec leaves nothing of that spec behind.
+// The patch that replacing returns, merged into any stored spec, gives exactly the new spec.
 func TestAPatchReplacesAllOfASpec(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -80,7 +80,7 @@ CREATE TABLE api_key (
 CREATE INDEX api_key_expiring ON api_key (expires_at) WHERE expires_at IS NOT NULL AND told_at IS NULL;
 COMMENT ON TABLE api_key IS 'An API key of a tenant. Only its hash is stored. Written by tenants.';
 COMMENT ON COLUMN api_key.hash IS 'SHA-256 of the key';
-COMMENT ON COLUMN api_key.told_at IS 'when the tenant was told that it expires soon; null: not yet';
+COMMENT ON COLUMN api_key.told_at IS 'when the tenant was notified that the key expires soon; null: not yet';
 COMMENT ON COLUMN api_key.workflows IS 'the key covers only these workflows; null: all';
 COMMENT ON COLUMN api_key.previous_hash IS 'SHA-256 of the key before the last rotation; it is valid until previous_expires_at';
 COMMENT ON COLUMN api_key.last_used_at IS 'the last use of the key or of a token made from it; up to a minute behind';
@@ -194,7 +194,7 @@ CREATE TABLE operation_pause (
 CREATE INDEX operation_pause_undo ON operation_pause (tenant_id, operation_id, schedule_id);
 CREATE INDEX operation_pause_old ON operation_pause (recorded_at);
 COMMENT ON TABLE operation_pause IS 'A schedule that the action of an operation paused last, for seven days, so that the pause can be undone. A single pause deletes its row. Written by dispatch/upkeep, schedules.';
-COMMENT ON COLUMN operation_pause.paused_at IS 'that of the schedule after the action; another one says that the schedule was resumed since then';
+COMMENT ON COLUMN operation_pause.paused_at IS 'paused_at of the schedule after the action; if the schedule now has another value, it was resumed in the meantime';
 COMMENT ON COLUMN operation_pause.was_paused IS 'it was paused before, and undoing the action pauses it again as it was';
 COMMENT ON COLUMN operation_pause.until_before IS 'paused_until before the action';
 COMMENT ON COLUMN operation_pause.note_before IS 'status_note before the action';

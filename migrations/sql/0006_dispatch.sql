@@ -113,7 +113,7 @@ CREATE TABLE delayed (
 );
 CREATE INDEX delayed_due ON delayed (shard, due_at);
 CREATE INDEX delayed_parked ON delayed (tenant_id, waits_for, nominal_at, schedule_id, seq) WHERE waits_for IS NOT NULL;
-COMMENT ON TABLE delayed IS 'A tick that is due later: between two attempts, for its endpoint or its tenant, until its worker must have answered, or at the time of its trigger. Written by dispatch/control, dispatch/finish, dispatch/record, dispatch/sweep, dispatch/upkeep.';
+COMMENT ON TABLE delayed IS 'A tick that is due later: it waits for its next attempt, for its endpoint or its tenant, for the deadline of its worker, or for the time of its trigger. Written by dispatch/control, dispatch/finish, dispatch/record, dispatch/sweep, dispatch/upkeep.';
 COMMENT ON COLUMN delayed.due_at IS 'when it is handed out; for a parked tick, when it expires';
 COMMENT ON COLUMN delayed.waits_for IS 'parked: the endpoint that must change first; workflow/ and a name: the workflow is held; empty: its tenant is halted or suspended; null: it waits for due_at alone';
 
@@ -323,7 +323,7 @@ CREATE TABLE lease (
 ) WITH (fillfactor = 70);
 CREATE INDEX lease_of_tenant ON lease (tenant_id, until_at);
 CREATE INDEX lease_until ON lease (until_at);
-COMMENT ON TABLE lease IS 'The ticks that one worker took at once. Each tick is fenced by its own attempt. The lease ends at until_at, but for ticks that lease_beat lengthens. Written by dispatch/lease.';
+COMMENT ON TABLE lease IS 'The ticks that one worker took at once. Each tick is fenced by its own attempt. The lease ends at until_at, except for ticks with a later end in lease_beat. Written by dispatch/lease.';
 COMMENT ON COLUMN lease.unended IS 'how many of its ticks have not ended';
 COMMENT ON COLUMN lease.ticks IS 'their keys and attempts, packed';
 

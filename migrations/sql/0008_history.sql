@@ -72,7 +72,7 @@ COMMENT ON COLUMN use_series.workflow IS 'empty: all workflows of the endpoint, 
 COMMENT ON COLUMN use_series.endpoint IS 'of the workflow when the counts were added up; empty: it is pulled';
 COMMENT ON COLUMN use_series.bucket IS 'of the lateness of fired, and of the time from the nominal time to the end of the ended ones: 0 for at most 5 ms, each next one for twice as much; -1: without a time';
 COMMENT ON COLUMN use_series.reason IS 'why ticks were skipped, as in tick; 0: none';
-COMMENT ON COLUMN use_series.first_due IS 'the earliest second of the minute at which one was recorded that had become due and was not skipped; null: none was';
+COMMENT ON COLUMN use_series.first_due IS 'the earliest second of the minute at which a due tick that was not skipped was recorded; null: there was none';
 COMMENT ON COLUMN use_series.due IS 'ticks whose nominal time lies in the period';
 
 CREATE TABLE unmet_expectation (
@@ -118,7 +118,7 @@ CREATE TABLE notice (
   PRIMARY KEY (tenant_id, event, cause)
 ) WITH (fillfactor = 80);
 CREATE INDEX notice_next ON notice (next_at);
-COMMENT ON TABLE notice IS 'A cause that a tenant is to be told of, with how often it has happened. It names no key. Written by dispatch/events.';
+COMMENT ON TABLE notice IS 'A cause of which the tenant must be notified, with the number of times that it has happened. It names no key. Written by dispatch/events.';
 COMMENT ON COLUMN notice.n IS 'how often it has happened since it was last told';
 COMMENT ON COLUMN notice.next_at IS 'it is not told again before this time';
 

@@ -116,7 +116,7 @@ func (s *Server) putLine(l line, dry bool) (carillon.BulkResult, error) {
 	return result, err
 }
 
-// scope is which schedules a sync is about, and what it does with those that are not listed.
+// scope names the schedules that a sync compares with its lines, and what the sync does with those that are not listed.
 type scope struct {
 	workflow, prefix, label, unlisted string
 	dry                               bool

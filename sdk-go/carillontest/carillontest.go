@@ -1,9 +1,9 @@
 // Package carillontest is a Carillon in memory for tests, with a clock that the test moves.
 //
-// Its calendar is the server's own code. It accepts each spec that the server accepts, and computes the same ticks: also on the days on
+// Its calendar is the server's own code. It accepts each spec that the server accepts, and computes the same ticks, also on the days on
 // which clocks change. A small model of the server's rules decides what becomes of each tick: overlap, missed, lateness, pauses, skips,
-// retries. Package servertest/agreement compares the model with the real server. What the package does not support, it refuses with the code not_in_carillontest
-// and the name of the feature.
+// retries. Package servertest/agreement compares the model with the real server. If the package does not support a feature, it refuses the
+// request with the code not_in_carillontest and the name of the feature.
 //
 //	srv := carillontest.Start(t)
 //	client := srv.Client()

@@ -71,7 +71,7 @@ func (s *Server) Outage(to string) {
 	s.waitForWorkers()
 }
 
-// catchUp runs what became due by what was just settled.
+// catchUp runs the events that are due now and the handlers of their ticks, until no event is due.
 func (s *Server) catchUp() {
 	for {
 		s.mu.Lock()
@@ -171,7 +171,8 @@ func (s *Server) waitForWorkers() {
 	}
 }
 
-// runDue runs what a request made due now, as the server does within milliseconds. While the clock moves, it is the clock that does so.
+// runDue runs the events that a request made due now, as the server does within milliseconds. While the clock moves, the call that moves
+// it runs them instead.
 func (s *Server) runDue() {
 	if !s.moving.TryLock() {
 		return

@@ -142,7 +142,8 @@ func (s *Server) compile(spec calendar.Spec, c calendar.Context) (*calendar.Timi
 	return nil, fault.Fields(fields...)
 }
 
-// compiled compiles the spec of the schedule and checks that it fires again. first is the earliest nominal time that is its own.
+// compiled compiles the spec of the schedule and checks that it fires again. first is the earliest nominal time
+// that may count for the schedule.
 func (h *schedule) compiled() (t *calendar.Timing, first time.Time, err error) {
 	if t, err = h.compile(); err != nil {
 		return nil, first, err

@@ -66,7 +66,8 @@ func safely(fn func() error) (err error) {
 	return fn()
 }
 
-// outcomeOf returns what a handler's error means. The SDK tells the server, which is asked here without a network.
+// outcomeOf returns the outcome that a handler's error stands for. It calls the SDK's Fail, whose transport keeps the request and sends
+// nothing.
 func (s *Server) outcomeOf(wire carillon.Tick[json.RawMessage], failure error) (o outcome) {
 	var sent finish
 	client, err := carillon.New(carillon.Config{URL: "http://carillon.test", Token: Token, Retries: -1, HTTPClient: &http.Client{

@@ -202,7 +202,7 @@ func (s *Server) cancel(t *tick) {
 	}
 }
 
-// withdraw takes a running tick back that no worker and no webhook has, and reports whether it could.
+// withdraw takes back a running tick, unless a worker or a webhook has it, and reports whether it did.
 func (s *Server) withdraw(t *tick) bool {
 	if s.leased[t] {
 		return false

@@ -70,7 +70,7 @@ func (s *Server) lease(r *http.Request, _ []string) (any, error) {
 			return answer, nil
 		}
 		if none {
-			lapse = wait + time.Second // after the end of this poll
+			lapse = wait + time.Second // no lease can end, so the timer is longer than this poll
 		}
 		lapsed := time.NewTimer(lapse)
 		select {
@@ -174,7 +174,7 @@ func (s *Server) unlease(t *tick) {
 	}
 }
 
-// conclude ends an attempt whose outcome is known, now or when the time has passed that Takes sets. The caller holds the lock.
+// conclude ends an attempt whose outcome is known: now, or when the time that Takes sets has passed. The caller holds the lock.
 func (s *Server) conclude(t *tick, o outcome) {
 	at := t.began.Add(s.takes[t.of.workflow])
 	if !at.After(s.now) {

@@ -76,7 +76,7 @@ type membership struct {
 	next   time.Time  // the next nominal time that is not served; zero: there is none
 	missed string     // the policy for missed times
 	run    *runs.Run  // a run that has begun and waits for the schedule's turn, with jitter
-	begun  time.Time  // when
+	begun  time.Time  // when the run began
 	phase  int64      // the schedule's turn
 	wake   *event     // when the next run begins, or the turn comes
 }
@@ -88,8 +88,8 @@ func (h *schedule) subjectName() string { return cmp.Or(h.subject, h.key) }
 // terms returns the policy and the delivery in force.
 func (h *schedule) terms() terms { return h.termsIn(h.server.workflows[h.workflow]) }
 
-// join lets the schedule fire by its timing from the first nominal time after a moment on. first is a bound that the spec of a schedule
-// that was just compiled sets; zero: none. join returns false if no nominal time is left.
+// join lets the schedule fire by its timing, from the first nominal time after a moment on. If the spec was just compiled, first is the
+// earliest nominal time that it allows; zero: no bound. join returns false if no nominal time is left.
 func (h *schedule) join(after, first time.Time) bool {
 	if runs.Delays(h.timing) {
 		return h.joinDelay(after)

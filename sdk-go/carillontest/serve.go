@@ -49,7 +49,7 @@ func (s *Server) serveDue(h *schedule) {
 	}
 }
 
-// serve returns the next run that the schedule is served now.
+// serve returns the next run of the schedule if it is due now, and moves the membership past that run.
 func (h *schedule) serve(m *membership) (r runs.Run, served bool) {
 	t, now := h.timing, h.server.now
 	if m.run == nil {

@@ -18,7 +18,7 @@ type terms struct {
 	maxFailures int64         // pause_after_failures; 0: never
 }
 
-// builtIn holds where neither a schedule nor its workflow says otherwise.
+// builtIn has the values that apply if neither a schedule nor its workflow states one.
 var builtIn = carillon.Defaults{
 	Policy: carillon.Policy{Overlap: "skip", Missed: "last", MaxLateness: "24h", OnExpired: "skip", PauseAfterFailures: new(int)},
 	Delivery: carillon.Delivery{
@@ -40,7 +40,7 @@ func over(d, base carillon.Defaults) carillon.Defaults {
 	return d
 }
 
-// resolve returns the terms of a schedule that states some, in a workflow with defaults.
+// resolve returns the terms of a schedule. What it does not state comes from the defaults of its workflow, and then from builtIn.
 func resolve(stated, defaults carillon.Defaults) terms {
 	all := over(over(stated, defaults), builtIn)
 	t := terms{policy: all.Policy, delivery: all.Delivery, maxFailures: int64(*all.Policy.PauseAfterFailures)}

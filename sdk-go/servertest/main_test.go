@@ -125,7 +125,7 @@ func newTenant(t *testing.T) string {
 	return tenant
 }
 
-// client returns a client of a new tenant. The OpenAPI document is the measure of each of its requests and answers.
+// client returns a client of a new tenant. Each of its requests and answers is checked against the OpenAPI document.
 func client(t *testing.T) *carillon.Client {
 	t.Helper()
 	tenant := newTenant(t)

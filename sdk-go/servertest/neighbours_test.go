@@ -13,7 +13,8 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// Each test here is named after another scheduler, and does with our calls what that one offers. docs/coming-from.md shows the same calls.
+// Each test here is named after another scheduler, and does what that scheduler offers with Carillon's calls. docs/coming-from.md shows
+// the same calls.
 
 // lease leases n ticks of workflow w, as a worker does.
 func lease(t *testing.T, c *carillon.Client, n int) []anyTick {

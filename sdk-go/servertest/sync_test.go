@@ -61,7 +61,7 @@ func TestTheSDKSyncs(t *testing.T) {
 	}
 }
 
-// What Export tells makes the same schedules in another tenant, with the same bytes of their payloads.
+// The lines of an Export make the same schedules in another tenant, with the same bytes of their payloads.
 func TestTheSDKMovesSchedules(t *testing.T) {
 	t.Parallel()
 	ctx, from, to := t.Context(), client(t), client(t)

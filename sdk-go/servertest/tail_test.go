@@ -15,7 +15,8 @@ func TestTheSDKFollowsTicks(t *testing.T) {
 	defer cancel()
 	c := client(t)
 	self := must[carillon.Self](t)(c.Self(ctx))
-	follower, err := carillon.New(carillon.Config{URL: server.URL, Token: token(t, self.Tenant)}) // the other's transport reads whole answers
+	// The transport of c reads an answer to its end, and a tail has none.
+	follower, err := carillon.New(carillon.Config{URL: server.URL, Token: token(t, self.Tenant)})
 	if err != nil {
 		t.Fatal(err)
 	}

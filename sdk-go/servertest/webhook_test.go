@@ -19,7 +19,8 @@ import (
 	"github.com/carillonhq/carillon/sdk-go/carillontest"
 )
 
-// The public library of Standard Webhooks and our verifier agree about what either of them signed, and about each change of it.
+// The public library of Standard Webhooks and our verifier accept and refuse the same requests: those that either of them signed, and
+// changed copies of them.
 func TestVerifierAgreesWithTheStandardLibrary(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -104,8 +105,8 @@ func (l *later) set(h http.Handler) {
 	l.Handler = h
 }
 
-// What the server pushes verifies by the public library and by ours, one by one and in batches; a tick that is answered with Later ends by its
-// lease token, and events come too.
+// The public library and our verifier accept each push of the server, of one tick and of a batch. A tick that is answered with Later ends
+// by its lease token, and events come too.
 func TestWebhookTakesWhatTheServerPushes(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 10} {

@@ -90,7 +90,8 @@ func (e explanation) rows(ctx context.Context, s *command.Session) (rows []draw.
 	return rows
 }
 
-// became says what became of the tick of a nominal time: its state and lateness; "" if none is kept.
+// became describes the tick of a nominal time: its state, its reason and, if it succeeded, its lateness. It returns "" if the server
+// has no such tick.
 func (e explanation) became(ctx context.Context, s *command.Session, nominal string) string {
 	at, err := time.Parse(time.RFC3339, nominal)
 	if err != nil {

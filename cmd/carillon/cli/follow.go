@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	silence       = 45 * time.Second // without a byte, of which a comment comes every 15 s, the connection is dead
+	silence       = 45 * time.Second // a connection that is silent for so long is dead: the server sends a comment every 15 s
 	firstPause    = 500 * time.Millisecond
 	longestPause  = 10 * time.Second
 	tailPath      = "/v1/ticks/tail"
@@ -68,7 +68,7 @@ func follow(ctx context.Context, s *command.Session, query url.Values, connected
 	}
 }
 
-// passing reports whether an error may be gone with the next connection.
+// passing reports whether a new connection may succeed after this error.
 func passing(err error) bool {
 	if p, ok := errors.AsType[*api.Problem](err); ok {
 		return p.Status == 429 || p.Status >= 500
@@ -102,7 +102,7 @@ func connect(ctx context.Context, s *command.Session, query url.Values, last str
 	}
 }
 
-// watched puts a timer off whenever bytes come.
+// watched is a reader that resets a timer after each read.
 type watched struct {
 	io.Reader
 	watch *time.Timer

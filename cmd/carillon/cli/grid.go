@@ -64,7 +64,7 @@ func (g *grid) has(d calendar.Date) bool {
 	return d.String() >= g.first.String() && d.String() <= g.last.String()
 }
 
-// exclude marks the days that have ticks without the spec's exclusions, and none with them.
+// exclude marks the days on which the exclusions of the spec drop every tick.
 func (g *grid) exclude(ctx context.Context, s *command.Session, body map[string]json.RawMessage) error {
 	var spec map[string]json.RawMessage
 	if err := json.Unmarshal(body["spec"], &spec); err != nil || spec["exclude"] == nil {
@@ -85,7 +85,7 @@ func (g *grid) exclude(ctx context.Context, s *command.Session, body map[string]
 	return nil
 }
 
-// cut says that the grid shows only the first ticks, if there are more than one request returns.
+// cut tells the user that the grid shows only the first ticks, if the answer has as many ticks as one request can return.
 func (g *grid) cut(s *command.Session, ticks []output.Object) {
 	if len(ticks) < mostPreviewed {
 		return

@@ -121,7 +121,7 @@ func countLines(r io.Reader) (n int64, err error) {
 	}
 }
 
-// counted moves a bar by the lines that are read.
+// counted is a reader that advances a progress bar by one for each line.
 type counted struct {
 	io.Reader
 	bar *progress.Bar
@@ -133,7 +133,7 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// aside removes a bar before it writes.
+// aside is a writer that removes a progress bar while it writes.
 type aside struct {
 	w   io.Writer
 	bar *progress.Bar

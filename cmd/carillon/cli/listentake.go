@@ -20,7 +20,7 @@ const (
 	leaseFor   = "1m"
 	beatEvery  = 20 * time.Second
 	reportTime = 5 * time.Second // to report a result after Ctrl-C
-	othersSeen = 2 * time.Minute // a tick since then that succeeded had another worker
+	othersSeen = 2 * time.Minute // a tick that succeeded within this time proves another worker
 )
 
 // allowed returns an error if the workflow has an endpoint, or if another worker took one of its ticks a moment ago. --yes allows it.
@@ -36,7 +36,7 @@ func (l *listener) allowed(ctx context.Context) error {
 		return refused("the ticks of %s are pushed to the endpoint %s: a worker gets those only that it held before", l.workflow, endpoint)
 	}
 	since := l.s.Env.Now().Add(-othersSeen).UTC().Format(time.RFC3339)
-	// A tick that waits for a worker is running too, so that only an end proves a worker.
+	// A tick that waits for a worker has the state running too, so only a tick that has succeeded proves that a worker exists.
 	_, o, err = fetch(ctx, l.s, api.Request{Path: "/v1/ticks", Query: query("workflow", l.workflow, "state", "succeeded", "from", since, "limit", "1")})
 	if err != nil {
 		return err

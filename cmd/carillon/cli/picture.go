@@ -46,7 +46,7 @@ func located(ctx context.Context, s *command.Session, zone string, at time.Time)
 	}
 	location, err := s.Out.Clock.Zone(ctx, zone, at)
 	if err != nil {
-		return at.UTC() // the abbreviation says so
+		return at.UTC() // the printed abbreviation says UTC
 	}
 	return at.In(location)
 }

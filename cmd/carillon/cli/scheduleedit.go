@@ -44,8 +44,8 @@ func (d stored) unchanged() map[string]string {
 	return map[string]string{"If-Match": `"` + string(d.members["version"]) + `"`}
 }
 
-// own returns the members that a client sets, without those that the schedule inherits from its workflow: stored as its own, they would
-// no longer follow the workflow.
+// own returns the members that a client sets. It omits the members that the schedule inherits from its workflow: if the schedule stored
+// them, they would no longer follow the workflow.
 func (d stored) own(from map[string]json.RawMessage) map[string]json.RawMessage {
 	own := map[string]json.RawMessage{}
 	for _, name := range definition {

@@ -43,7 +43,7 @@ func skippedOf(bucket output.Object) (n float64) {
 	return n
 }
 
-// seriesLines are the lines of a series. Those without any tick are left out, but for the first two.
+// seriesLines are the lines of a series. The first two are always drawn, the others only if they have a value above zero.
 var seriesLines = []seriesLine{
 	countLine("due"), countLine("fired"), countLine("succeeded"), countLine("failed"), {name: "skipped", of: skippedOf}, countLine("cancelled"),
 	countLine("retried"), countLine("missed"), lateLine("p50"), lateLine("p99"),

@@ -96,7 +96,7 @@ func copyLines(s *command.Session, body io.Reader) error {
 	return cutOff(err)
 }
 
-// cutOff explains the error of an export that has no end.
+// cutOff replaces the error of an export that broke off before its end by an error for the user. It returns any other error unchanged.
 func cutOff(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return &exit.Error{Code: exit.Failed, Err: errors.New("the server cut the export off: it is not complete"), Remedy: "run it again"}

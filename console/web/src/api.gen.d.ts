@@ -775,7 +775,7 @@ export interface paths {
          *
          *     A comment comes every 15 s. A client that comes again sends the id of the last event as `Last-Event-ID` and first gets up to 200
          *     lines that it has missed, of any process. The request counts as one of `concurrent_polls`. HEAD is 405 here. A credential that is limited to
-         *     workflows must name one of them in `workflow`. Of a key or a subject with many schedules, the first 300 are followed.
+         *     workflows must name one of them in `workflow`. If a key or a subject has more than 300 schedules, the stream follows only the first 300.
          */
         get: operations["tailTicks"];
         put?: never;
@@ -1282,9 +1282,8 @@ export interface paths {
          *     all-day events are added to `dates`: one or several days long, once or by a rule; those that repeat without end are
          *     taken from the year before now to ten years on. The answer shows the days as they are stored: at most 5,000.
          *
-         *     Schedules that name it fire by what it holds from now on: what was due before is handed out still. A tick that was
-         *     swept already and whose day is left out now is recorded `skipped: excluded`. One whose coming days are all left out
-         *     is completed. A tenant has at most 100 calendars. With `dry_run` the answer shows the days that would be stored, and nothing
+         *     From now on, schedules that name it fire by the new days; a tick that was due before is still handed out. A tick that was already
+         *     swept is recorded as `skipped: excluded` if its day is now left out. A schedule with no coming day left is completed. A tenant has at most 100 calendars. With `dry_run` the answer shows the days that would be stored, and nothing
          *     is changed: its `ETag` names no version.
          */
         put: operations["putCalendar"];
@@ -1708,9 +1707,9 @@ export interface paths {
          * @description Newest first, kept for `audit_retention_days`. There is an entry for each change of a schedule, workflow, endpoint,
          *     calendar, key, API key or of the tenant itself, and for each tick that is triggered, cancelled or delivered again; of
          *     exchanges of an API key there is one an hour for each address and process (`api_key.exchange`); a
-         *     call of bulk or sync has one, with its counts, and a long operation one when it begins and when it is cancelled. What was refused has none. Payloads, headers and secrets are
-         *     not told. Once a key is erased its entries tell actor, action and a hash of it. Where few of many entries are picked
-         *     a page may be short, even empty: `next_cursor` goes on.
+         *     call of bulk or sync has one, with its counts, and a long operation one when it begins and when it is cancelled. A refused request has no entry. Entries never show
+         *     payloads, headers or secrets. After a key is erased, its entries show only the actor, the action and a hash of the key. If the filter
+         *     matches few entries, a page may be short or empty; only `next_cursor` tells whether the list continues.
          */
         get: operations["listAudit"];
         put?: never;
@@ -1862,10 +1861,9 @@ export interface paths {
         };
         /**
          * Limits and their use
-         * @description What is counted of rows is so as of now or a second ago; of `running` and `running_per_endpoint`, requests in flight
-         *     of all processes as of a second ago, the latter to the endpoint with most. Each process counts for itself what it
-         *     works on at a time: of `concurrent_requests`, `concurrent_bulk` and `concurrent_polls` the one that answers tells its
-         *     own.
+         * @description Counts of rows are at most a second old. `running` and `running_per_endpoint` count the requests in flight of all processes, a
+         *     second ago; `running_per_endpoint` is that of the busiest endpoint. Each process counts `concurrent_requests`, `concurrent_bulk` and
+         *     `concurrent_polls` for itself, and the answer has the counts of the process that answers.
          */
         get: operations["getQuotas"];
         put?: never;
@@ -1952,8 +1950,8 @@ export interface paths {
         put?: never;
         /**
          * Exchange an API key for a token
-         * @description The token lives for ten minutes, or until the key expires, with the key's scopes. It counts while the key does. It
-         *     takes one of the tenant's `requests_per_second`; an address may send 50 keys a second, and 200 at once.
+         * @description The token lives for ten minutes, or until the key expires, with the key's scopes. It is valid only
+         *     while the key is. An exchange counts as one request in `requests_per_second`. One address may send 50 keys a second, with a burst of 200.
          */
         post: operations["exchangeAPIKey"];
         delete?: never;
@@ -2015,9 +2013,8 @@ export interface paths {
         put?: never;
         /**
          * Replay dead letters
-         * @description Begins an operation that delivers the dead letters of the filter again, newest first, a hundred a second, each as
-         *     its single form does: those that were there when it began. A filter that restricts nothing, `{}` or one that is
-         *     left out, is all of the tenant's: look at `GET /v1/admin/dead-letters` with the same filter first, and cancel the
+         * @description Begins an operation that delivers again the dead letters that match the filter and exist when it begins: newest first, a hundred a
+         *     second, each like a single replay. An absent filter or `{}` matches all dead letters of the tenant: look at `GET /v1/admin/dead-letters` with the same filter first, and cancel the
          *     operation (`POST /v1/operations/{id}/cancel`) to stop. At most 100 operations of a tenant are under way. The
          *     operation's `counts` say how many were `replayed`, and how many stay since their schedule or workflow is gone
          *     (`schedule_deleted`, `workflow_deleted`).
@@ -2135,8 +2132,8 @@ export interface paths {
         /**
          * Erase a tenant
          * @description Deletes every row of the tenant, whatever its status, and cannot be taken back. Its tokens are refused and its
-         *     firing stops first, everywhere within 3 s, so a tenant that was active takes as long at least. What the time of
-         *     one request is too short for goes on by itself, and a repeated call goes on too and waits. Once it is gone it is 404.
+         *     firing stops first, everywhere within 3 s, so the erasure of an active tenant takes at least that long. If one request is too short,
+         *     the erasure continues by itself, and a repeated call waits for it. An erased tenant is 404.
          */
         delete: operations["eraseTenant"];
         options?: never;
@@ -2638,7 +2635,7 @@ export interface components {
             token_type: "Bearer";
             /**
              * Format: int64
-             * @description Seconds.
+             * @description How many seconds the token is valid.
              */
             expires_in: number;
         };
@@ -2674,7 +2671,7 @@ export interface components {
             schedules?: number;
             /**
              * Format: int64
-             * @description In how many groups of one timing those are that fire.
+             * @description The number of groups with one timing among the active schedules that name it.
              */
             cohorts?: number;
             summary?: components["schemas"]["SyncSummary"];
@@ -3700,7 +3697,7 @@ export interface components {
             ticks: number;
             /**
              * Format: int64
-             * @description Those that wait for their turn at its end, were nothing but the quota to hold them up.
+             * @description The ticks that still wait at the end of the minute, if only the quota delays them.
              */
             backlog: number;
         };
@@ -3831,7 +3828,7 @@ export interface components {
             result?: components["schemas"]["Any"];
             /** @description Of the last attempt. */
             error?: string;
-            /** @description With which it fired; only if one tick is read, and absent if it had none. */
+            /** @description The payload with which the tick fired. Present only if a single tick is read and it had a payload. */
             payload?: components["schemas"]["Any"];
             /** @description false: the retention of ticks has dropped the payload. */
             payload_kept?: boolean;
@@ -4526,7 +4523,7 @@ export interface components {
              * @description How often it happened since the last event of this cause.
              */
             count: number;
-            /** @description What it comes of: a workflow, an endpoint, a quota, a version of the tz database, an API key; empty where causes are too many to be told apart. */
+            /** @description The cause: a workflow, an endpoint, a quota, a version of the tz database or an API key. Empty if there are too many causes to name each. */
             cause: string;
             data: components["schemas"]["EventData"];
         };
@@ -5464,7 +5461,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Schedules name it (`in_use`), with how many `schedules`, and in how many `cohorts` of one timing those are that fire. */
+        /** @description Schedules name it (`in_use`). `schedules` is their number; `cohorts` is the number of groups with one timing among the active ones. */
         CalendarInUse: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
@@ -5586,7 +5583,7 @@ export interface components {
             };
         };
         /**
-         * @description The body is larger than the service takes, or grows too much as it is unpacked (`body_too_large`), or its spec or payload than the quotas `spec_bytes`
+         * @description The body is larger than the service takes, or grows too much when it is decompressed (`body_too_large`), or its spec or payload than the quotas `spec_bytes`
          *     and `payload_bytes` allow (`spec_too_large`, `payload_too_large`, `result_too_large`, with `quota`, `limit` and `used`).
          */
         TooLarge: {
@@ -5621,7 +5618,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body is not JSON in UTF-8 (`unsupported_media_type`), or packed otherwise than by gzip (`unsupported_encoding`). */
+        /** @description The body is not JSON in UTF-8 (`unsupported_media_type`), or is compressed with something other than gzip (`unsupported_encoding`). */
         UnsupportedMedia: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
@@ -5873,7 +5870,7 @@ export interface components {
          */
         CacheControl: string;
         /**
-         * @description The answer is packed with gzip if `Accept-Encoding` allows it. The script of the reference is always packed.
+         * @description The answer is compressed with gzip if `Accept-Encoding` allows it. The script of the reference is always compressed.
          * @example Accept-Encoding
          */
         VaryEncoding: string;
@@ -9222,9 +9219,9 @@ export interface operations {
     getZone: {
         parameters: {
             query?: {
-                /** @description The first moment; now where it is left out. */
+                /** @description The beginning of the range */
                 from?: components["schemas"]["Moment"];
-                /** @description The first moment that is too late; five years after from where it is left out. */
+                /** @description The end of the range */
                 to?: components["schemas"]["Moment"];
             };
             header?: {
@@ -10710,9 +10707,9 @@ export interface operations {
                  * @example workflows/daily-digest/schedules/user_123
                  */
                 target?: string;
-                /** @description The first moment. */
+                /** @description The beginning of the range, which belongs to it. */
                 from?: string;
-                /** @description The first moment that is too late. */
+                /** @description The end of the range, which does not belong to it. */
                 to?: string;
                 /** @description How many items a page holds at most. */
                 limit?: components["parameters"]["Limit"];
@@ -11939,9 +11936,9 @@ export interface operations {
                  * @example platform/tenants/acme
                  */
                 target?: string;
-                /** @description The first moment. */
+                /** @description The beginning of the range, which belongs to it. */
                 from?: string;
-                /** @description The first moment that is too late. */
+                /** @description The end of the range, which does not belong to it. */
                 to?: string;
                 /** @description How many items a page holds at most. */
                 limit?: components["parameters"]["Limit"];

@@ -36,7 +36,7 @@ interface How {
   first?: () => void;
 }
 
-/** Opens a page of the console, signed in, in a browser of its own for each look. path is behind /console. */
+/** Opens a page of the console, signed in. Each theme, width, zone and credential has its own browser context. path follows /console. */
 export async function open(path: string, how: How = {}): Promise<Page> {
   const { theme = "light", width = 1280, as = inject("ready").token, zone = "Pacific/Auckland" } = how;
   const { url } = inject("ready");
@@ -67,7 +67,10 @@ export async function open(path: string, how: How = {}): Promise<Page> {
 /** What went wrong in the pages: errors of scripts and of the policy, and requests to another origin. Each test begins without any. */
 export const errors: string[] = [];
 
-/** Looks at a page in both themes and widths: axe finds nothing serious, nothing overflows, no script fails. ready names a text that the page shows once it is read. */
+/**
+ * Tests a page in both themes and widths: axe finds nothing serious, nothing overflows, and no script fails. ready is a text that the page
+ * shows when it has its data.
+ */
 export function looksWell(name: string, path: string, ready: string | RegExp, before?: (page: Page) => Promise<void>, as?: string) {
   for (const width of widths) {
     test(`${name} is sound at ${width} px`, async () => {
@@ -97,7 +100,10 @@ export function looksWell(name: string, path: string, ready: string | RegExp, be
 /** The rules of axe that another theme can break: themes differ only in colours. */
 const ofColors = ["color-contrast", "link-in-text-block"];
 
-/** What axe finds that is serious or critical, by some rules or by all. Evaluated code is not subject to the page's policy; a script element would be. */
+/**
+ * Returns the serious and critical findings of axe, by some rules or by all. axe is evaluated, because the page's policy would refuse a
+ * script element.
+ */
 async function violations(page: Page, rules?: string[]): Promise<string[]> {
   await page.evaluate(`window.axe || (() => {${axe}})()`);
   return page.evaluate(async (rules) => {

@@ -66,7 +66,7 @@ func child(t *testing.T, env ...string) (*exec.Cmd, string) {
 	return cmd, strings.TrimSpace(line)
 }
 
-// folder is one that the server's account may enter, as t.TempDir is not.
+// folder returns a temporary folder that the server's account may enter. It may not enter t.TempDir.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "embedded-test-*")
@@ -230,7 +230,7 @@ func TestAKilledServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Too busy to notice that its postmaster is gone, which is what keeps shared memory in use.
+	// This statement is too busy to notice that its postmaster has died, so its process keeps the shared memory in use.
 	busy := make(chan error, 1)
 	go func() {
 		_, err := conn.Exec(context.Background(), `SELECT count(*) FROM generate_series(1, 30000000) a`)

@@ -19,7 +19,7 @@ import (
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
-// fake makes a folder of programs that say they are PostgreSQL of a version.
+// fake fills a folder with scripts that report the given version of PostgreSQL.
 func fake(t *testing.T, dir, version string) string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -100,7 +100,7 @@ func TestProgramsAreFound(t *testing.T) {
 //go:embed testdata/programs.txz
 var archive []byte
 
-// mirror serves the archive as Maven Central would, and counts.
+// mirror serves the archive in the place of Maven Central, and records the requested paths.
 func mirror(t *testing.T) (config embeddedpostgres.Config, asked *[]string) {
 	t.Helper()
 	var jar bytes.Buffer

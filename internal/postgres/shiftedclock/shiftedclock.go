@@ -1,5 +1,5 @@
-// Package shiftedclock gives a test database a clock that can be put forward. The program under test is the real one: all its SQL reads
-// the time through functions of PostgreSQL, and a schema "shifted" hides these.
+// Package shiftedclock gives a test database a clock that a test can put forward. The program under test is the real one: all its SQL
+// reads the time through functions of PostgreSQL, and the functions of the schema "shifted" take their place.
 package shiftedclock
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// Install makes the clock in a database, whether it is migrated or not: defaults of columns that read the time are changed too. It shows the true time until Forward is called. It hides nothing from connections of another
-// URL than that of URL.
+// Install adds the clock to a database, which may be migrated or not. It also changes the column defaults that read the time. The clock
+// shows the true time until Forward is called. Only connections that use the URL from URL read this clock in their own SQL.
 func Install(ctx context.Context, db postgres.DB) error {
 	_, err := db.Exec(ctx, `
 		CREATE SCHEMA shifted;
@@ -42,7 +42,7 @@ func Install(ctx context.Context, db postgres.DB) error {
 	return nil
 }
 
-// URL returns the URL of a database such that its connections read the shifted clock.
+// URL returns a URL of the same database. Connections that use it read the shifted clock.
 func URL(database string) (string, error) {
 	u, err := url.Parse(database)
 	if err != nil {
@@ -65,7 +65,7 @@ func Forward(ctx context.Context, db postgres.DB, by time.Duration) error {
 	return nil
 }
 
-// Due reports whether something is due that is not handed out yet. Ticks that wait for a tenant's rate or for another tick are not due.
+// Due reports whether due ticks are not handed out yet. Ticks that wait for a tenant's rate or for another tick are not due.
 func Due(ctx context.Context, db postgres.DB) (due bool, err error) {
 	err = db.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM cohort WHERE due_at <= clock_timestamp()) OR EXISTS (SELECT FROM delayed WHERE due_at <= clock_timestamp())
@@ -73,7 +73,7 @@ func Due(ctx context.Context, db postgres.DB) (due bool, err error) {
 	return due, err
 }
 
-// Waiting describes what is due, and the processes, for an error.
+// Waiting returns a text for an error message. It describes the due work and the processes.
 func Waiting(ctx context.Context, db postgres.DB) (text string) {
 	err := db.QueryRow(ctx, `
 		SELECT json_build_object(

@@ -12,8 +12,8 @@ import (
 	"github.com/carillonhq/carillon/sdk-go/carillontest"
 )
 
-// busy has one worker do n ticks over HTTP with a handler that does nothing, and returns how long that took and how many
-// requests of each kind.
+// busy runs n ticks over HTTP with one worker, whose handler does nothing. It returns how long that took, and the number of requests of
+// each kind.
 func busy(tb testing.TB, n int) (took time.Duration, leases, finishes int64) {
 	tb.Helper()
 	server := carillontest.New()

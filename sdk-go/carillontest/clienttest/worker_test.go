@@ -25,7 +25,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 type none = carillon.Tick[json.RawMessage]
 
-// wire lets a test come between a worker and its server.
+// wire calls before with each request that a worker sends to its server.
 type wire struct {
 	http.RoundTripper
 	before func(*http.Request) error // an error cuts the connection

@@ -52,7 +52,7 @@ func (d difference) String() string {
 	return strings.Join(append(d.log, d.text), "\n")
 }
 
-// play lives through a script in a new world, and returns the schedules that differ and how many ticks were compared.
+// play runs a script in a new world, and returns the schedules that differ and how many ticks were compared.
 func play(t *testing.T, c script) (found []difference, ticks int) {
 	w := newWorld(t, c)
 	w.live()

@@ -97,7 +97,7 @@ func (w *world) calendar(of string, dates []string) string {
 func (w *world) finish(workflow string) {
 	w.finishReal(workflow)
 	var leased []carillon.Tick[json.RawMessage]
-	for empty := 0; empty < 2; { // one that finds only ticks that have expired or were cancelled lets others go
+	for empty := 0; empty < 2; { // a lease that finds only expired or cancelled ticks returns none, but may make others ready
 		more, err := w.client.Ticks.Lease(w.T.Context(), carillon.LeaseParams{Workflows: []string{workflow}, Max: 1000, Lease: 10 * time.Minute})
 		if err != nil {
 			w.T.Fatal(err)

@@ -50,7 +50,8 @@ func newScript(seed uint64, schedules int) script {
 	d := rolled(seed, 0)
 	c := script{away: !d.oneIn(4)}
 	c.change, c.zone = drawWeekend(d)
-	c.from = c.change.Add(-time.Duration(d.between(4, 40))*time.Hour + 5e8).Truncate(time.Second / 2) // half a second past: no time is just now
+	// The clock stands half a second after a whole second, so no nominal time is equal to it.
+	c.from = c.change.Add(-time.Duration(d.between(4, 40))*time.Hour + 5e8).Truncate(time.Second / 2)
 	for now := c.from; now.Before(c.change.Add(26 * time.Hour)); {
 		now = now.Add(pick(d, d.minutes(1, 20), d.minutes(60, 400), pick[time.Duration](d, 15, 30, 60)*time.Minute))
 		next := step{to: now}

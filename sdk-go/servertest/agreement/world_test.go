@@ -40,7 +40,7 @@ func newWorld(t *testing.T, c script) *world {
 	return w
 }
 
-// live lives through the script. A schedule that differs is left alone from then on.
+// live runs the script on both servers. A schedule that differs takes no further part.
 func (w *world) live() {
 	w.calendar("holidays", []string{w.change.Format(time.DateOnly)})
 	left := w.each(w.stories, func(s *story) (bool, string) {
@@ -99,7 +99,7 @@ func (w *world) live() {
 	}
 }
 
-// each runs something for each schedule, and returns those that go on: they are to be kept, and do not differ.
+// each calls run with each story, and returns the stories that run keeps and in which both servers agree.
 func (w *world) each(all []story, run func(*story) (keep bool, differs string)) (left []story) {
 	for _, s := range all {
 		keep, differs := run(&s)

@@ -76,7 +76,8 @@ func visible(text string) string {
 	}, text)
 }
 
-// window returns at most width columns of a text, with the mistake in them, and by how many columns the rest moved to the left.
+// window returns a part of the text that is at most width columns wide and contains the mistake, and the number of columns that it
+// skips at the start. It returns the whole text if width is below 8.
 func window(text string, at, under, width int) (shown string, skipped int) {
 	runes := []rune(text)
 	if width < 8 || len(runes) <= width {
@@ -95,7 +96,8 @@ func window(text string, at, under, width int) (shown string, skipped int) {
 
 var atByte = regexp.MustCompile(` \(at byte ([0-9]{1,6})\)$`)
 
-// Of splits the place off the detail of an error of the server, which ends with "(at byte 7)". The offset is -1 if it names none.
+// Of splits the detail of a server's error, such as "… (at byte 7)", into the text and the offset. The offset is -1 if the detail names
+// none.
 func Of(detail string) (text string, offset int) {
 	found := atByte.FindStringSubmatchIndex(detail)
 	if found == nil {

@@ -32,23 +32,23 @@ func (s *Session) Give(flag, text string) error {
 	return nil
 }
 
-// Moment returns a time argument of a flag as a member of a body takes it: an instant, or a wall time in the schedule's zone.
+// Moment returns a time argument of a flag in the form of a body's member: an instant, or a wall time in the schedule's zone.
 func (s *Session) Moment(flag, text string) (string, error) {
 	r := s.reader()
 	if r.Zone == "" {
-		r.Zone = when.Mine(s.Env.Getenv) // today and tomorrow are the user's; the time of the day remains one of the schedule's zone
+		r.Zone = when.Mine(s.Env.Getenv) // "today" is a day in the user's zone; the time of the day stays one in the schedule's zone
 	}
 	moment, err := r.Moment(text)
 	return moment.String(), s.mistimed(flag, text, err)
 }
 
-// Instant returns the instant of a time argument of a flag. A wall time without a zone is one of the zone of --clock.
+// Instant returns the instant of a time argument of a flag. A wall time without a zone is in the zone of --clock.
 func (s *Session) Instant(flag, text string) (time.Time, error) {
 	at, err := s.reader().Instant(text)
 	return at, s.mistimed(flag, text, err)
 }
 
-// timeOf returns a time argument of a field as a parameter of a query takes it.
+// timeOf returns a time argument of a field in the form of a query parameter.
 func (s *Session) timeOf(f Field, text string) (string, error) {
 	if f.Wall {
 		return s.Moment(f.Flag, text)

@@ -82,7 +82,8 @@ func (s *Session) Client(server Server) *api.Client {
 	return c
 }
 
-// sameOrigin refuses redirects to other servers: they would get the credential's requests.
+// sameOrigin refuses redirects to other servers, which must not get requests that are meant for this one. It follows at most five
+// redirects.
 func sameOrigin(next *http.Request, earlier []*http.Request) error {
 	if first := earlier[0].URL; next.URL.Host != first.Host || next.URL.Scheme != first.Scheme || len(earlier) > 5 {
 		return http.ErrUseLastResponse

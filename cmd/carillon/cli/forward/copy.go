@@ -35,7 +35,7 @@ type tick struct {
 	LeaseToken      string            `json:"lease_token"`
 }
 
-// hidden is the lease token of a copy, which reports no result.
+// hidden stands in the place of the lease token in a copy. The receiver of a copy reports no result, so it needs no token.
 const hidden = "(a copy has none)"
 
 // Copy returns a copy of a tick as an endpoint gets it. record is what the server keeps of the tick. sample is the schedule's next tick,

@@ -37,7 +37,7 @@ type Answer struct {
 
 const answerRead = 1 << 10
 
-// Good reports whether the program has done the work: 2xx but 202.
+// Good reports whether the program has done the work: any 2xx except 202.
 func (a Answer) Good() bool { return a.Status/100 == 2 && !a.Accepted() }
 
 // Accepted reports whether the program does the work later, and reports the result itself: 202.
@@ -52,7 +52,7 @@ func (a Answer) Text() string {
 	return text
 }
 
-// Check returns an error if the URL is none to which ticks can be sent.
+// Check returns an error if ticks cannot be sent to the URL.
 func Check(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

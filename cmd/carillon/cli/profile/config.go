@@ -47,7 +47,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Path returns the path of the file: XDG_CONFIG_HOME counts on every system.
+// Path returns the path of the file. It is below XDG_CONFIG_HOME on every system, or in the system's own place if that is not set.
 func Path(getenv func(string) string) (string, error) {
 	dir := getenv("XDG_CONFIG_HOME")
 	if dir == "" {

@@ -22,7 +22,7 @@ func lock(path string) (unlock func(), err error) {
 			return nil, err
 		}
 		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > abandoned {
-			os.Remove(path) // if another program was faster, the next turn tells
+			os.Remove(path) // an error does not matter: the next attempt shows whether the lock is gone
 		}
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("another program is changing the profiles: if none is running, remove %s", path)

@@ -119,7 +119,7 @@ func (r Reader) wallTime(in *input, walls bool) (Moment, error) {
 	return Moment{At: at}, nil
 }
 
-// today returns the current time in a zone. Without a zone only absolute days follow, and it is UTC's.
+// today returns the current time in a zone, or in UTC if zone is empty. Then the input names an absolute date, so the zone does not matter.
 func (in *input) today(now time.Time, zone string) time.Time {
 	if location := calendar.InForce().Location(zone); location != nil {
 		return now.In(location)

@@ -106,7 +106,7 @@ func duration(text string, at int) (d time.Duration, stopped int, detail string)
 	return d, at, ""
 }
 
-// wall reads a day and perhaps a time of the day, as a time in UTC. offset is the byte at which the part that resolving may refuse begins.
+// wall reads a day and perhaps a time of the day, as a time in UTC. offset is the byte to which an error of Resolve points.
 func (in *input) wall(now time.Time) (shown time.Time, offset int, err error) {
 	day := in.words[0]
 	date, ok := in.day(day.text, now)

@@ -5,7 +5,7 @@ import { expect } from "vitest";
 /** The most clicks from the overview to an answer. */
 const most = 5;
 
-/** Somebody with a question: it counts each click, also those into a field, and those that choose from a list. Keys are not counted. */
+/** A user with a question. Each click counts, also a click into a field and one that chooses from a list. Keys do not count. */
 export class Walk {
   clicks = 0;
 
@@ -37,7 +37,7 @@ export class Walk {
     }
   }
 
-  /** Is at the answer: few clicks led here. With SCREENS, a picture is written to that folder. */
+  /** Checks that few enough clicks led to the answer. If SCREENS names a folder, a picture is written there. */
   async answered(name: string, shown?: Locator) {
     expect(this.clicks, "clicks from the overview").toBeLessThanOrEqual(most);
     if (process.env.SCREENS) {
