@@ -85,7 +85,7 @@ func TestClockEffects(t *testing.T) {
 	}
 }
 
-// What the notes of ticks say of a daily time, the effects say too: in every zone, at every change, with every policy.
+// The effects agree with the notes of the ticks of a daily time: in every zone, at every change, with every policy.
 func TestEffectsAgreeWithTheNotesOfTicks(t *testing.T) {
 	t.Parallel()
 	zones := calendar.InForce()

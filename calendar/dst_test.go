@@ -42,7 +42,7 @@ func (s story) check(t *testing.T) {
 	}
 }
 
-// Each of these is told wrongly by a scheduler that many use.
+// Each of these is a case that some widely used scheduler gets wrong.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	for _, s := range []story{
@@ -92,7 +92,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// The examples of the promise are its tables: zone, cron, policies, the instant asked from, and the ticks after it.
+// The examples are the tables in docs/dst.md: zone, cron, policies, the instant after which to search, and the ticks that follow.
 func TestExamplesOfThePromise(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("../docs/dst.md")

@@ -168,7 +168,8 @@ func TestExclusionsAgreeWithBruteForce(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := bruteExcluded(s, crons, every, plain)
-		// What moves in from beyond the span's edges is not known to brute force: look at its middle, and where moves end within it.
+		// Brute force does not know the times that move in from outside the span. So the test compares only the middle of the span,
+		// between bounds that no such move crosses.
 		low, high := s.from+3*daySeconds, s.to-3*daySeconds
 		if plain.then == "next" {
 			low = middle(s, plain, low, daySeconds)
@@ -183,7 +184,7 @@ func TestExclusionsAgreeWithBruteForce(t *testing.T) {
 	})
 }
 
-// middle is the first day boundary from at on, in steps, beside a day that is free and clear of the edge.
+// middle returns the first day boundary, in steps from at, beside a day towards the edge that is not excluded.
 func middle(s span, e plainExclude, at, step int64) int64 {
 	for at > s.from && at < s.to && e.day(s.wall(at)-step) {
 		at += step
@@ -231,7 +232,7 @@ func bruteExcluded(s span, crons []plainCron, every int64, e plainExclude) []int
 	return out
 }
 
-// checkTicks holds Next, Prev and Count between two instants to the ticks that are wanted.
+// checkTicks compares Next, Prev and Count between two instants with the wanted ticks.
 func checkTicks(t rapid.TB, timing *Timing, low, high int64, want []int64) {
 	t.Helper()
 	var forth, back []int64

@@ -82,7 +82,7 @@ func hostile() map[string]Spec {
 	return list
 }
 
-func TestHostileSpecsCostLittle(t *testing.T) { // not parallel: it looks at the clock
+func TestHostileSpecsCostLittle(t *testing.T) { // not parallel: it measures time
 	for name, spec := range hostile() {
 		t.Run(name, func(t *testing.T) {
 			if b, _ := json.Marshal(spec); len(b) > 4600 {
@@ -116,8 +116,7 @@ func TestHostileSpecsCostLittle(t *testing.T) { // not parallel: it looks at the
 	}
 }
 
-// within fails if the best of some calls takes longer than a limit of the processor's time: other work on the machine does not
-// count.
+// within fails if the fastest of some calls uses more CPU time than a limit. Other work on the machine does not count.
 func within(t *testing.T, what string, limit time.Duration, call func()) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -142,7 +141,7 @@ func within(t *testing.T, what string, limit time.Duration, call func()) {
 
 var began = time.Now()
 
-// threadTime is how long the thread of the caller has run on a processor; elapsed time where the system does not say that.
+// threadTime returns the CPU time of the calling thread, or the elapsed time if the system does not report it.
 func threadTime() time.Duration {
 	const ofThread = 1 // RUSAGE_THREAD
 	var use syscall.Rusage

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Quiet hours are held to what a clock shows, in steps that no change of a clock is finer than.
+// Quiet hours agree with what a clock shows, in steps that are at least as fine as any change of a clock.
 func TestQuietHoursAreWhatTheClockShows(t *testing.T) {
 	t.Parallel()
 	day := func(y, m, d int) time.Time { return time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC) }
@@ -121,8 +121,8 @@ func TestOnceADay(t *testing.T) {
 	}
 }
 
-// Whoever fires daily at 08:00 and flies from any zone to any other at any hour has a gap of 20 to 48 hours, where a tick less
-// than 20 hours after the last one is left out. What clocks change by on the way is added to the longer end.
+// A subject whose schedule fires daily at 08:00 travels from any zone to any other, at any hour. A tick less than 20 hours after the last
+// one is left out. The gap between two ticks is then 20 to 48 hours; clock changes on the way can only add to the 48.
 func TestADailyTicksGapOverAllPairsOfZones(t *testing.T) {
 	t.Parallel()
 	var timings []*Timing
@@ -136,7 +136,7 @@ func TestADailyTicksGapOverAllPairsOfZones(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var alike string // zones that show the same at all moments are one
+		var alike string // zones with the same ticks at all moments are tested once
 		for _, m := range moments {
 			last, _ := timing.Prev(m.Add(time.Second))
 			next, _ := timing.Next(m)
@@ -175,7 +175,7 @@ func TestADailyTicksGapOverAllPairsOfZones(t *testing.T) {
 	t.Logf("%d zones that differ: gaps of %s to %s", len(timings), shortest, longest)
 }
 
-// Several windows by weekday are held to a clock, minute by minute, around changes of clocks.
+// Several windows by weekday agree with a clock, minute by minute, around changes of clocks.
 func TestQuietWindowsAreWhatTheClockShows(t *testing.T) {
 	t.Parallel()
 	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "America/Havana", "Pacific/Apia", "Asia/Tokyo", "Antarctica/Troll"}

@@ -110,7 +110,7 @@ func TestRulesReadWhatCalendarsWrite(t *testing.T) {
 	}
 }
 
-// 2 January 2027 lies in week 52 of 2026 where weeks begin on Sunday; rrule-go and dateutil call it week 53.
+// 2 January 2027 is in week 52 of 2026 if weeks begin on Sunday; rrule-go and dateutil call it week 53.
 func TestWeeksBelongToTheYearOfTheirMiddle(t *testing.T) {
 	t.Parallel()
 	rule := func(n int) *Timing {
@@ -125,7 +125,7 @@ func TestWeeksBelongToTheYearOfTheirMiddle(t *testing.T) {
 	}
 }
 
-// Where no clock changes, the library alone is a second opinion on all that it gets right.
+// In a zone without clock changes, the results equal those of the library, except where the library is wrong.
 func TestRulesAgreeWithTheLibrary(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -167,7 +167,7 @@ func TestRulesAgreeWithTheLibrary(t *testing.T) {
 		text := strings.Join(parts, ";")
 		timing, err := Compile(Spec{RRule: "DTSTART:" + start.Format("20060102T150405") + "\nRRULE:" + text}, Context{})
 		if err != nil {
-			return // refused: the library might not come back
+			return // refused: the library might loop for ever
 		}
 		option, err := rrule.StrToROption(text)
 		if err != nil {
@@ -178,14 +178,14 @@ func TestRulesAgreeWithTheLibrary(t *testing.T) {
 		if strings.Contains("HOURLY MINUTELY SECONDLY", freq) {
 			until = start.AddDate(0, 0, 40)
 		}
-		if !reaches(option, start, until) { // the library would not come back
+		if !reaches(option, start, until) { // the library would loop for ever
 			if tick, ok := timing.Next(start.Add(-time.Second)); ok {
 				t.Fatalf("%s: got %v of a rule that reaches no time of day", text, tick)
 			}
 			return
 		}
-		if isTimed(option) && !reachesDay(option, start, until) { // the library would look at each second to the year 9999
-			// The day of until is not looked at, because only its first hours are before until.
+		if isTimed(option) && !reachesDay(option, start, until) { // the library would check each second up to the year 9999
+			// This does not check the day of until, because only the first hours of that day are before until.
 			if tick, ok := timing.Next(start.Add(-time.Second)); ok && tick.At.Before(until.Truncate(24*time.Hour)) {
 				t.Fatalf("%s: got %v of a rule that reaches no day before that of %v", text, tick, until)
 			}
@@ -195,7 +195,7 @@ func TestRulesAgreeWithTheLibrary(t *testing.T) {
 		if option.Count > 0 {
 			most = min(most, option.Count)
 		}
-		option.Count, option.Until = 0, until // else the library looks for the rest of a count
+		option.Count, option.Until = 0, until // otherwise the library searches for the remaining instances of COUNT
 		library, err := rrule.NewRRule(*option)
 		if err != nil {
 			t.Fatal(err)

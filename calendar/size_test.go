@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestBytesIsAboutWhatATimingTakes(t *testing.T) { // not parallel: it looks at the heap
+func TestBytesIsAboutWhatATimingTakes(t *testing.T) { // not parallel: it measures the heap
 	strs := func(n int, f func(i int) string) (list []string) {
 		for i := range n {
 			list = append(list, f(i))
@@ -47,7 +47,7 @@ func TestBytesIsAboutWhatATimingTakes(t *testing.T) { // not parallel: it looks 
 				t.Fatal(err)
 			}
 			text := first.Canonical()
-			n := max(20, 4<<20/first.Bytes()) // so that what else lives and dies does not count
+			n := max(20, 4<<20/first.Bytes()) // so many that other objects on the heap do not matter
 			kept := make([]*Timing, n)
 			var before, after runtime.MemStats
 			runtime.GC()

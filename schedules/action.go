@@ -81,7 +81,7 @@ func (p ActionParams) check() error {
 	}
 	switch {
 	case (p.Filter == nil) == (p.Keys == nil):
-		errs = append(errs, fault.Invalid("/filter", "either filter or keys is given"))
+		errs = append(errs, fault.Invalid("/filter", "give either filter or keys, not both"))
 	case p.Filter != nil:
 		errs = append(errs, p.Filter.check())
 	case len(p.Keys) == 0:
@@ -92,14 +92,14 @@ func (p ActionParams) check() error {
 	}
 	only := func(pointer, action string, given bool) {
 		if given && p.Action != action {
-			errs = append(errs, fault.Invalid(pointer, "only the action %s takes it", action))
+			errs = append(errs, fault.Invalid(pointer, "only the action %s accepts this member", action))
 		}
 	}
 	only("/until", actPause, p.Until != nil)
 	only("/count", actSkip, p.Count != nil)
 	only("/patch", actPatch, p.Patch != nil)
 	if p.Until != nil && p.Until.Year() > 9999 {
-		errs = append(errs, fault.Invalid("/until", "must be of a year up to 9999"))
+		errs = append(errs, fault.Invalid("/until", "the year must be at most 9999"))
 	}
 	if p.Action == actPatch {
 		errs = append(errs, p.checkPatch())
@@ -111,11 +111,11 @@ func (f ActionFilter) check() error {
 	none := f.filter() == Filter{} && f.Operation == ""
 	switch {
 	case none && !f.All:
-		return fault.Invalid("/filter", "it restricts nothing: for every schedule of the tenant say all")
+		return fault.Invalid("/filter", "the filter restricts nothing: set all to true to select every schedule of the tenant")
 	case !none && f.All:
-		return fault.Invalid("/filter/all", "all goes with nothing else")
+		return fault.Invalid("/filter/all", "all cannot be combined with other members")
 	case f.Operation != "" && f.filter() != Filter{}:
-		return fault.Invalid("/filter/operation", "operation goes with nothing else")
+		return fault.Invalid("/filter/operation", "operation cannot be combined with other members")
 	}
 	return f.filter().Check("/filter")
 }

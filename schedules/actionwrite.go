@@ -40,7 +40,7 @@ type cohortKey struct {
 	id    int64
 }
 
-// What an action comes to, in an operation's counts, beside what is named after the action.
+// The counts of an operation, beside the count that is named after its action.
 const (
 	countUnchanged   = "unchanged"
 	countNotPossible = "not_possible"

@@ -315,7 +315,7 @@ func (u *upserts) redefineItem(ctx context.Context, it *Item) error {
 		return err
 	}
 	if other, has := it.row.Labels[it.Claims]; has && it.Claims != "" && other != it.labels[it.Claims] {
-		return fault.Conflict("claimed", "the schedule has the label %s:%s, so that it belongs to another list", it.Claims, other)
+		return fault.Conflict("claimed", "the schedule belongs to another list: it has the label %s:%s", it.Claims, other)
 	}
 	d, paused := it.definition, it.row.PausedBy != nil
 	if paused && it.Synced && d.status == "" {

@@ -17,12 +17,12 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// errRaced says that another changed the schedule between our look and our lock: the transaction is tried again.
+// errRaced says that another transaction changed the schedule after it was read and before it was locked. The transaction is tried again.
 var errRaced = errors.New("the schedule changed while it was read")
 
 const mostRaces = 5
 
-// change is who changes schedules of a tenant, when, and within which quotas.
+// change holds the tenant whose schedules are changed, who changes them, when, and the quotas of the tenant.
 type change struct {
 	tenant tenants.ID
 	by     string
@@ -39,7 +39,7 @@ func versionOf(r *row) int64 {
 
 // changeOne runs fn in a transaction that holds the shared lock of a schedule's shard, with the schedule's row locked (nil if there is
 // none) and the database's clock read under the lock. follows returns the subject that the schedule may begin to follow, or ""; the
-// profile of that subject stands until the transaction ends. A nil follows is one that returns "".
+// profile of that subject cannot change until the transaction ends. A nil follows means that there is no such subject.
 func (s *Schedules) changeOne(ctx context.Context, of policy.Name, by string, follows func(ctx context.Context, tx pgx.Tx) (subject string, err error), fn func(ctx context.Context, b *batch, r *row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()

@@ -154,7 +154,7 @@ func (g *groups) lead(ctx context.Context, s *Schedules, by change, group []*wai
 	ctx, outcome := postgres.Watch(context.WithoutCancel(ctx))
 	err := s.storePuts(ctx, by, items)
 	if err != nil && !errors.Is(err, errRaced) {
-		s.Log.Warn("puts are stored one by one, as together they could not be", "puts", len(group), "error", err)
+		s.Log.Warn("cannot store a group of puts together: each put is stored alone", "puts", len(group), "error", err)
 	}
 	return turn{done: err == nil, unknown: err != nil && outcome.MayHaveChanged()}
 }

@@ -27,7 +27,7 @@ const timingHash = 16
 func (r *row) enterDelay(tenant tenants.ID, t *calendar.Timing, missed string, after time.Time) (next time.Time, ok bool) {
 	from := after.Truncate(time.Second).Add(time.Second)
 	tick, ok := t.Next(from)
-	if r.SeenAt == nil && r.DelayAt == nil { // it has had no tick: what its spec says of the first one holds
+	if r.SeenAt == nil && r.DelayAt == nil { // it has had no tick: its spec determines the first one
 		if own, err := r.stored(tenant).Meaning(); err == nil {
 			tick, ok = own.First(from)
 		}

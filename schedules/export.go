@@ -12,15 +12,15 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// An export reads so many schedules at once, or those that hold so many bytes: the memory that it takes.
+// An export limits its memory: it reads at most so many schedules at once, and stops a read that exceeds so many bytes.
 const (
 	exportRows  = 500
 	exportBytes = 2 << 20
 )
 
-// Export calls write with the schedules of a tenant in order of workflow and key, some at a time, each as a line that Bulk
-// takes: what is stored says of it that it is unchanged. A schedule that is made, changed or deleted meanwhile may or may
-// not be in it. It ends with the first error of write.
+// Export calls write with the schedules of a tenant in the order of workflow and key, some at a time. Each schedule is a line of a bulk
+// upsert; an upsert of the line leaves the schedule unchanged. The export may or may not include a schedule that is made, changed or
+// deleted meanwhile. Export ends with the first error of write.
 func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, write func(lines [][]byte) error) error {
 	if err := f.Check(""); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, a
 	return found, full, nil
 }
 
-// line is the row as a line of a bulk upsert. Line breaks, which JSON has between its tokens only, become spaces.
+// line returns the row as a line of a bulk upsert. Line breaks, which JSON allows only between its tokens, become spaces.
 func (r *row) line() ([]byte, error) {
 	stated, delivery := r.Stored.Stated()
 	list := []member{{"workflow", nil}, {"key", nil}, {"spec", json.RawMessage(r.Spec)}, {"policy", nil}, {"delivery", nil}}

@@ -20,9 +20,9 @@ type ManyParams struct {
 
 var manyRows = `SELECT ` + rowColumns + ` FROM (SELECT * FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = ANY($3) OFFSET 0) s ` + lookups
 
-// Many calls write with the schedules of up to 1,000 keys of a workflow, in the order of the keys, some at a time; those that
-// are not there are left out. It ends with the first error of write. It reads fewer keys at once if their schedules hold
-// more than web.MostPage bytes.
+// Many calls write with the schedules of up to 1,000 keys of a workflow, in the order of the
+// keys, some at a time. It leaves out keys without a schedule. If the schedules hold more than
+// web.MostPage bytes, it reads fewer keys at once. Many ends with the first error of write.
 func (s *Schedules) Many(ctx context.Context, tenant tenants.ID, p ManyParams, write func([]Schedule) error) error {
 	errs := []error{policy.CheckName("/workflow", "workflow", p.Workflow)}
 	for i, key := range p.Keys {
@@ -49,8 +49,8 @@ func (s *Schedules) Many(ctx context.Context, tenant tenants.ID, p ManyParams, w
 	return nil
 }
 
-// some reads the schedules of keys. If fit is less than the number of keys, only so many schedules may be held at once, and
-// none is returned.
+// some reads the schedules of keys. If they hold too many bytes, it returns none
+// of them; fit is then how many it could read, and less than the number of keys.
 func (s *Schedules) some(ctx context.Context, tenant tenants.ID, workflow string, keys []string) (items []Schedule, fit int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -79,7 +79,7 @@ func (s *Schedules) some(ctx context.Context, tenant tenants.ID, workflow string
 	return items, len(keys), nil
 }
 
-// show are rows of one tenant as of now, their timings read in one query.
+// show returns rows of one tenant as clients see them now. It reads their timings in one query.
 func (s *Schedules) show(ctx context.Context, tenant tenants.ID, rows []*row, now time.Time) ([]Schedule, error) {
 	if err := fetchTimings(ctx, s.Pool, s.Timings, tenant, rows); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// member is one of a JSON object, its value byte for byte.
+// member is one member of a JSON object. Its value keeps its bytes.
 type member struct {
 	name  string
 	value json.RawMessage

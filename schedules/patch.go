@@ -17,8 +17,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
-// Patch is a merge patch (RFC 7396) of a schedule's definition: the members that Params have, of which null is the
-// default again.
+// Patch is a merge patch (RFC 7396) of a schedule's definition. Its members are those of Params; null restores the default of a member.
 type Patch []byte
 
 // ReadPatch checks that b is an object whose members are those of Params, each of its type or null.
@@ -33,8 +32,8 @@ func ReadPatch(b []byte) (Patch, error) {
 	return b, nil
 }
 
-// Patch changes what a patch names in the schedule of a name, and returns the schedule whole. The result is stored as by Put: if it is what
-// was stored, nothing is written.
+// Patch applies a merge patch to a schedule, and returns the whole schedule. It stores the result as Put does: if nothing differs from
+// what is stored, it writes nothing.
 func (s *Schedules) Patch(ctx context.Context, of policy.Name, patch Patch, by string, pre version.Precondition) (out Schedule, err error) {
 	quotas, err := s.Quotas(ctx, of.Tenant)
 	if err != nil {

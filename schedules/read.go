@@ -98,7 +98,7 @@ func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, k
 	return out, err
 }
 
-// lookAhead is Upcoming with the schedule that it is of, and the moment.
+// lookAhead is Upcoming that also returns the schedule, and the time at which it was read.
 func (s *Schedules) lookAhead(ctx context.Context, tenant tenants.ID, workflow, key string, count int, from time.Time) (r *row, out Preview, now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -129,7 +129,7 @@ func (s *Schedules) lookAhead(ctx context.Context, tenant tenants.ID, workflow, 
 	return r, out, now, nil
 }
 
-// wouldBe gives the coming ticks of a paused schedule, were it resumed now.
+// wouldBe returns the coming ticks that a paused schedule would have if it were resumed now.
 func (r *row) wouldBe(t *calendar.Timing, now time.Time) func(*calendar.Timing, time.Time) (time.Time, bool) {
 	resumed := row{FromAt: new(now.Truncate(time.Second).Add(time.Second)), Skips: r.Skips}
 	if runs.Delays(t) && r.DelayAt == nil && (r.TicksLeft == nil || *r.TicksLeft > 0) {
@@ -159,8 +159,8 @@ type PreviewParams struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
-// PreviewSpec tells what an unsaved spec would do for a tenant. Its anchor is now. One that fires more often than the
-// smallest interval, or in a minute that is crowded already, is warned of.
+// PreviewSpec returns what an unsaved spec would do for a tenant. Its anchor is now. It warns of a spec that fires more often than the
+// smallest interval, or in a minute that is crowded already.
 func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p PreviewParams, q tenants.Quotas) (Preview, error) {
 	now, smallest := time.Now(), smallestInterval(q)
 	count := upcomingShown

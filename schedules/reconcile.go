@@ -58,7 +58,7 @@ func (s *Schedules) Reconcile(ctx context.Context, u Unlisted) (changed int, err
 	return changed, nil
 }
 
-// reconcileNext does so to the next candidates after a position, and says how far it has come.
+// reconcileNext pauses or deletes the unlisted schedules among the next candidates after a position. It returns the position after them.
 func (s *Schedules) reconcileNext(ctx context.Context, tx pgx.Tx, u Unlisted, at Position) (n int, next Position, done bool, err error) {
 	found, err := candidates(ctx, tx, u.Tenant, u.Filter, at, mostTogether)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Schedules) reconcileNext(ctx context.Context, tx pgx.Tx, u Unlisted, at
 	return int(a.counts[acted[u.Action]]), next, done, err
 }
 
-// labels reports whether a row has the label of the filter. It may have lost it between our look and our lock.
+// labels reports whether a row has the label of the filter. The row may have lost the label after it was found and before it was locked.
 func (f Filter) labels(r *row) bool {
 	name, value, wanted := strings.Cut(f.Label, ":")
 	if !wanted {

@@ -57,7 +57,7 @@ func (s *Schedules) Reschedule(ctx context.Context, tenant tenants.ID, workflow,
 // movable returns a fault unless at is the time of a tick that is still to come.
 func (r *row) movable(t *calendar.Timing, at, now time.Time) error {
 	if _, delayed := t.FixedDelay(); delayed {
-		return fault.Fields(fault.Field{Pointer: "/at", Code: "not_coming", Detail: "the ticks of a fixed_delay have no time before the one before has ended"})
+		return fault.Fields(fault.Field{Pointer: "/at", Code: "not_coming", Detail: "a tick of a fixed_delay schedule has no time until the previous tick has ended"})
 	}
 	next, ok := r.nextAfter(t, at.Add(-time.Nanosecond))
 	if ok && next.Equal(at) && at.After(now) {
@@ -111,7 +111,7 @@ func (r *row) fitsBetween(t *calendar.Timing, at, to, now time.Time) error {
 	case !to.After(now):
 		return badTo("has_passed", "%s has passed", to.Format(time.RFC3339))
 	case to.Before(*r.FromAt):
-		return badTo("out_of_order", "nothing of the schedule counts before %s", r.FromAt.UTC().Format(time.RFC3339))
+		return badTo("out_of_order", "the schedule has no ticks before %s", r.FromAt.UTC().Format(time.RFC3339))
 	}
 	if before, ok := t.Prev(at); ok && !to.After(before.At) {
 		return badTo("out_of_order", "it must come after the tick at %s that it follows", before.At.Format(time.RFC3339))
@@ -139,7 +139,7 @@ func (r *row) move(m cohorts.Moved, now time.Time) ([]cohorts.Moved, error) {
 		}
 	}
 	if coming > mostMoves {
-		return nil, fault.Fields(fault.Field{Pointer: "", Code: "too_many_moves", Detail: fmt.Sprintf("%d coming ticks are moved, and no more may be", mostMoves)})
+		return nil, fault.Fields(fault.Field{Pointer: "", Code: "too_many_moves", Detail: fmt.Sprintf("%d coming ticks are moved already, which is the maximum", mostMoves)})
 	}
 	for i := 0; i < len(moves) && len(moves) > keptMoves; {
 		if moves[i].Ahead(now) {

@@ -41,7 +41,7 @@ type Revision struct {
 	DeletedBy  *string           `json:"deleted_by,omitempty"`
 }
 
-// LongRaws names what may be long, for a list to write as it is.
+// LongRaws returns the values that may be long. A list writes them unchanged.
 func (r *Revision) LongRaws() []*web.Raw { return []*web.Raw{&r.Payload} }
 
 // revised is a version of a schedule as it is stored.
@@ -70,8 +70,8 @@ var shownVersion = strings.Replace(revisedColumns, "subject", "COALESCE(subject,
 
 const revisedColumns = `version, status, subject, spec, payload, labels, note, status_note, ` + policy.Columns
 
-// Revisions returns a page of a schedule's versions, newest first, and the cursor of the next page, if there is one.
-// Where there is no such schedule they are those of the last one that was deleted.
+// Revisions returns a page of a schedule's versions, newest first, and the cursor of the next page, if there is one. If there is no
+// schedule of that name, it returns the versions of the last one that was deleted.
 func (s *Schedules) Revisions(ctx context.Context, tenant tenants.ID, workflow, key string, limit int, cursor string) (page []Revision, next *string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -152,7 +152,7 @@ func (r *revised) revision() (Revision, error) {
 	return out, nil
 }
 
-// coming is the row's next tick as of now; nil where there is none, or it cannot be told.
+// coming returns the row's next tick after now; nil if there is none, or the timing cannot be computed.
 func (r *row) coming(t *calendar.Timing, now time.Time) *time.Time {
 	if t == nil {
 		return nil

@@ -132,7 +132,7 @@ func absent(workflow, key string) error {
 }
 
 // timing is what the row fires by: its cohort's, or for one that does not fire what its spec says. One that cannot be
-// computed is errUncomputable.
+// computed is ErrUncomputable.
 func (r *row) timing(ctx context.Context, db postgres.DB, ts *cohorts.Timings, tenant tenants.ID) (*calendar.Timing, error) {
 	if r.CohortID != nil {
 		found, bad, err := ts.Of(ctx, db, []cohorts.CohortTiming{r.cohortTiming(tenant)})

@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Params are the body of an upsert. What is absent is the default, but for status and note, which stay as they are.
+// Params are the body of an upsert. An absent member gets its default, except status and note, which stay as they are.
 type Params struct {
 	Spec     calendar.Spec     `json:"spec"`
 	Policy   *policy.Policy    `json:"policy,omitempty"`
@@ -71,7 +71,7 @@ type Schedule struct {
 	Note    *string `json:"note"`
 }
 
-// LongRaws names what may be long, for a list to write as it is.
+// LongRaws returns the values that may be long. A list writes them unchanged.
 func (s *Schedule) LongRaws() []*web.Raw { return []*web.Raw{&s.Payload} }
 
 // Stats count the ticks of a schedule by what became of them.
@@ -171,7 +171,7 @@ func CheckLabels(labels map[string]string) error {
 	return fault.Join(errs...)
 }
 
-// wholeSecond rounds up: the anchor of a moment.
+// wholeSecond rounds a time up to a whole second.
 func wholeSecond(t time.Time) time.Time {
 	if whole := t.Truncate(time.Second); whole.Equal(t) {
 		return whole.UTC()
@@ -198,13 +198,13 @@ func (d *definition) follow(ctx context.Context, db postgres.DB, of policy.Name)
 	return err
 }
 
-// consult gives a definition the calendars that its spec names, as they stand.
+// consult reads the present calendars that the spec of a definition names.
 func (d *definition) consult(ctx context.Context, db postgres.DB, ts *cohorts.Timings, tenant tenants.ID) (err error) {
 	d.almanac, err = ts.CalendarsNow(ctx, db, tenant, cohorts.CalendarsOf(d.spec))
 	return err
 }
 
-// consultHeld is consult, and keeps the calendars as they are until the transaction ends: none is deleted before the schedule
+// consultHeld is consult that also keeps the calendars unchanged until the transaction ends, so that none is deleted before the schedule
 // that names it is stored.
 func (d *definition) consultHeld(ctx context.Context, tx pgx.Tx, ts *cohorts.Timings, tenant tenants.ID) (err error) {
 	d.almanac, err = ts.HoldCalendars(ctx, tx, tenant, cohorts.CalendarsOf(d.spec))

@@ -18,9 +18,9 @@ import (
 // but not swept when a change came, and those that a client asks for.
 type HandOut func(ctx context.Context, tx pgx.Tx, due []cohorts.Due) error
 
-// Config is what Schedules stands on. All members are required.
+// Config has the dependencies of Schedules. All members are required.
 type Config struct {
-	Pool      postgres.DB // it shows the rows of the tenant that a context says only
+	Pool      postgres.DB // it shows only the rows of the tenant that a context names
 	IDs       ident.Codec
 	Timings   *cohorts.Timings
 	Forecasts *forecast.Forecasts

@@ -26,7 +26,7 @@ const mostSkips = 1000 // kept for one schedule at a time
 // Skip leaves out coming ticks of a schedule: when one comes, it is recorded as skipped. The version stays.
 func (s *Schedules) Skip(ctx context.Context, tenant tenants.ID, workflow, key string, p SkipParams, by Changer) (out Schedule, replayed bool, err error) {
 	if (p.Count == nil) == (len(p.At) == 0) {
-		return out, false, fault.Invalid("", "either count or at is given")
+		return out, false, fault.Invalid("", "give either count or at, not both")
 	}
 	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "skip", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
 		if w.row.CohortID == nil {
@@ -47,7 +47,7 @@ func (b *batch) skip(ctx context.Context, r *row, p SkipParams, t *calendar.Timi
 	slices.SortFunc(kept, time.Time.Compare)
 	kept = slices.CompactFunc(kept, time.Time.Equal)
 	if len(kept) > mostSkips {
-		return fault.Invalid("", "%d ticks would be left out, and %d may be", len(kept), mostSkips)
+		return fault.Invalid("", "%d coming ticks would be skipped; the maximum is %d", len(kept), mostSkips)
 	}
 	return r.skip(ctx, b.tx, b.tenant, kept)
 }

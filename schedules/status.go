@@ -20,8 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PauseParams say until when a schedule does not fire (for good where absent), and why. A moment within a second is the
-// end of that second.
+// PauseParams say until when a schedule does not fire (absent: without end), and why. Until is rounded up to a whole second.
 type PauseParams struct {
 	Until *time.Time `json:"until,omitempty" null:"yes"`
 	Note  *string    `json:"note,omitempty"`
@@ -32,7 +31,7 @@ type ResumeParams struct {
 	FireOnce bool `json:"fire_once,omitempty"`
 }
 
-// Changer is who changes a schedule, on what condition, and in which request, which may come twice.
+// Changer says who changes a schedule, on what precondition, and in which request. A client may send the same request twice.
 type Changer struct {
 	By   string
 	Pre  version.Precondition
@@ -53,7 +52,7 @@ func (s *Schedules) pause(ctx context.Context, of policy.Name, p PauseParams, by
 	if p.Until != nil {
 		p.Until = new(wholeSecond(*p.Until))
 		if p.Until.Year() > 9999 {
-			return out, false, fault.Invalid("/until", "must be of a year up to 9999")
+			return out, false, fault.Invalid("/until", "the year must be at most 9999")
 		}
 	}
 	return s.restatus(ctx, of, "pause", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
@@ -179,7 +178,7 @@ func (b *batch) writeState(ctx context.Context, w *rewrite) error {
 	return b.write(ctx)
 }
 
-// Delete ends a schedule. What was due and not yet swept is recorded as cancelled; its history stays.
+// Delete deletes a schedule. Its ticks that were due and not yet swept are recorded as cancelled. Its history stays.
 func (s *Schedules) Delete(ctx context.Context, tenant tenants.ID, workflow, key string, by Changer) error {
 	return s.changeOne(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, by.By, nil, func(ctx context.Context, b *batch, r *row) error {
 		if r == nil {

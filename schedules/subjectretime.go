@@ -27,7 +27,7 @@ const (
 // retimeSubjectKind is the kind of operation that a change of a profile begins when many schedules follow it.
 const retimeSubjectKind = "retime_subject"
 
-// subjectRetiming is what such an operation is begun with. The subject is read from the operation's own column, which a rename changes.
+// subjectRetiming holds the params of such an operation. The subject is read from the operation's own column, which a rename changes.
 type subjectRetiming struct {
 	Subject  string `json:"subject"`
 	Timezone string `json:"timezone"`

@@ -211,7 +211,8 @@ func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (n i
 	return n, nil
 }
 
-// roomForWorkflow returns a fault if the quota allows no further workflow. Two that are made at once may be one too many.
+// roomForWorkflow returns a fault if the quota allows no further workflow.
+// Two workflows that are made at the same time may exceed it by one.
 func roomForWorkflow(ctx context.Context, db postgres.DB, tenant tenants.ID, quota int) error {
 	n, err := countWorkflows(ctx, db, tenant)
 	if err == nil && n >= quota {
@@ -266,7 +267,7 @@ func (s *Schedules) Workflows(ctx context.Context, tenant tenants.ID, limit int,
 	return web.Cut(paging, found, false, func(one Workflow) string { return one.Name })
 }
 
-// DeleteWorkflow forgets a workflow: ticks of its schedules are skipped until it is there again.
+// DeleteWorkflow deletes a workflow. Ticks of its schedules are skipped until a workflow of that name exists again.
 func (s *Schedules) DeleteWorkflow(ctx context.Context, tenant tenants.ID, name string, pre version.Precondition) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()

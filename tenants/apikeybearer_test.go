@@ -69,8 +69,8 @@ func TestAnAPIKeyIsACredential(t *testing.T) {
 	want("a key of a suspended tenant", key, 401)
 }
 
-// Bad keys are refused without the database if their checksum is wrong, are looked up once in two seconds, and at a limited rate. A key
-// that is in use is looked up beside them.
+// A key with a wrong checksum is refused without a query. Another bad key is looked up at most once in two seconds, and all of them at a
+// limited rate. That does not stop the look-up of a key that is in use.
 func TestBadAPIKeysAreCheap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 )
 
-// A machine that does much else may let tokens lie until the bucket is full: that the rate is reached is to be seen in one of a few
-// tries. Too much is admitted in none.
+// On a busy machine, tokens may stay unused until the bucket is full.
+// So only one of a few tries must reach the rate. No try may exceed it.
 func TestTwoProcessesAdmitTheRate(t *testing.T) {
 	t.Parallel()
 	pool := postgrestest.Database(t)
@@ -31,7 +31,7 @@ func TestTwoProcessesAdmitTheRate(t *testing.T) {
 	t.Error(last)
 }
 
-// admitted is how much of 200 a second, with a burst of 100, two processes admit in a few seconds.
+// admitted returns how many requests two processes admit in a few seconds, at a rate of 200 a second with a burst of 100.
 func admitted(t *testing.T, pool *pgxpool.Pool, tenant ID) (got float64, refusals int64, want float64) {
 	t.Helper()
 	rate := Rate{Quota: "requests_per_second", PerSec: 200, Burst: 100}

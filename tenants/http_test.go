@@ -165,7 +165,7 @@ func TestPlatformTenants(t *testing.T) {
 	if rec.Code != 200 || doc["status"] != "suspended" || quotas["schedules"] != 5. || quotas["projected_ticks_per_day"] != 7*86400. || quotas["leased"] != 10000. || !strings.Contains(rec.Body.String(), `"kid": "k"`) {
 		t.Errorf("got %d %s", rec.Code, rec.Body)
 	}
-	var kept string // the audit tells the keys as they were sent, to every process
+	var kept string // the audit has the keys as they were sent
 	if err := w.pool.QueryRow(t.Context(), `SELECT after::text FROM audit WHERE action = 'tenant.put' ORDER BY id DESC LIMIT 1`).Scan(&kept); err != nil || !strings.Contains(kept, `"kid": "k"`) {
 		t.Errorf("got %s, %v: want the key k", kept, err)
 	}

@@ -40,8 +40,8 @@ func TestForgedTokensOfThePlatformReachNoDatabase(t *testing.T) {
 	}
 }
 
-// Made-up tenants are looked for at a rate that one address is allowed. They push no tenant out of memory, and stop neither
-// tenants that are known nor other addresses.
+// Requests of one address may cause look-ups of made-up tenants only at a limited rate. These look-ups remove no tenant from the cache,
+// and they stop neither known tenants nor other addresses.
 func TestMadeUpTenantsAreLookedForAtALimitedRate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -64,7 +64,7 @@ func TestMadeUpTenantsAreLookedForAtALimitedRate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if looked != nameRate.burst-1 { // acme was looked for first
+	if looked != nameRate.burst-1 { // the first look-up was for acme
 		t.Errorf("%d made-up tenants were looked for, want %d", looked, nameRate.burst-1)
 	}
 	if _, err := d.named(from("192.0.2.1"), "made-up-0", false); err != nil {
@@ -115,7 +115,7 @@ func TestAddressesHaveBucketsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// Requests beyond those that may wait are refused at once, and each of the others after a second at most.
+// Only a limited number of look-ups may wait. Each of these is refused after a second at most, and further ones are refused at once.
 func TestLookUpsOfStrangersWaitInALine(t *testing.T) {
 	t.Parallel()
 	s := newLookupLimiter()

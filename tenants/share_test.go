@@ -31,7 +31,7 @@ func TestACallerLeavesAPartOfTheRateToOthers(t *testing.T) {
 		if rec, _ := ask(e, "GET", "/v1/schedules", wild, ""); rec.Code == 429 {
 			refused++
 		}
-		if n%40 == 39 { // ten in the time of all
+		if n%40 == 39 { // ten times in all
 			if rec, doc := ask(e, "GET", "/v1/schedules", calm, ""); rec.Code != 200 {
 				t.Errorf("after %d requests of the other: got %d %v", n+1, rec.Code, doc)
 			}
@@ -42,7 +42,7 @@ func TestACallerLeavesAPartOfTheRateToOthers(t *testing.T) {
 	}
 }
 
-// A caller that is alone has all that its tenant may ask.
+// A caller that is alone can use the whole rate of its tenant.
 func TestACallerThatIsAloneHasTheWholeRate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// As requests fill a process, lists are shed first, then what is of one thing, then what workers ask; probes never are.
+// As the number of concurrent requests rises, lists are shed first, then
+// requests about one thing, then those of workers. Probes are never shed.
 func TestLoadIsShedByClass(t *testing.T) {
 	t.Parallel()
 	e := web.New(web.Options{Log: slog.New(slog.DiscardHandler)})
@@ -68,7 +69,7 @@ func TestLoadIsShedByClass(t *testing.T) {
 	}
 	const list, get, put, finish, token, probe = "GET /v1/schedules", "GET /v1/workflows/w/schedules/k", "PUT /v1/workflows/w/schedules/k", "POST /v1/ticks/finish", "POST /v1/token", "GET /healthz"
 	for range 5 {
-		fly("POST", "/v1/ticks/lease") // who waits for ticks is no load
+		fly("POST", "/v1/ticks/lease") // requests that wait for ticks do not count
 	}
 	check(map[string]int{list: 200, get: 200, finish: 200, probe: 200})
 	for range 2 {
@@ -91,7 +92,7 @@ func TestLoadIsShedByClass(t *testing.T) {
 	check(map[string]int{list: 200, get: 200, put: 200, finish: 200, token: 200, probe: 200})
 }
 
-// A pool whose connections are long waited for, or are not to be had at all, has load shed, too.
+// Load is also shed if requests wait long for a connection of the pool, or get none at all.
 func TestAnExhaustedPoolShedsLoad(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(0, 0)

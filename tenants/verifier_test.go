@@ -309,7 +309,8 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// What tells a stranger's token apart (no such tenant, issuer, key or algorithm, or a forged signature) is one text.
+// All refusals of a token that is not signed by a known key have the same
+// text: no such tenant, issuer, key or algorithm, or a forged signature.
 func TestRefusalsDoNotTellTenantsApart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -81,7 +81,7 @@ func (s *Summary) count(r Result) {
 	}
 }
 
-// Config is what Bulk stands on. All members but Pace are required.
+// Config has the dependencies of Bulk. All members but Pace are required.
 type Config struct {
 	Pool      postgres.DB // it shows only the rows of the tenant that a context names
 	Schedules *schedules.Schedules
@@ -134,7 +134,7 @@ func (s *Bulk) TryUpsert(ctx context.Context, tenant tenants.ID, by string, body
 	return s.upsert(ctx, &writer{s: s, tenant: tenant, by: by, dry: true}, body, answer)
 }
 
-// upsert reads batches from body, and has w store and answer them.
+// upsert reads batches from body. The writer w stores and answers them.
 func (s *Bulk) upsert(ctx context.Context, w *writer, body io.ReadCloser, answer func([]Result) error) (sum Summary, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	batches := make(chan *batch)
@@ -194,7 +194,7 @@ func (s *Bulk) storeBatch(ctx context.Context, tenant tenants.ID, by string, b *
 			result := &b.results[it.place]
 			result.Result, result.resumed = it.Result, it.Resumed
 			if it.Result != schedules.Failed {
-				if it.ID != 0 { // but for one that is new in a dry run
+				if it.ID != 0 { // 0: the schedule would be new, in a dry run
 					result.ScheduleID = s.ids.Schedule(it.ID)
 				}
 				continue

@@ -186,7 +186,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	select {
 	case <-web.Stopping(b.Request().Context()):
-		return 0, fault.Unavailable("unavailable", "the server stops; send it again")
+		return 0, fault.Unavailable("unavailable", "the server is shutting down: send the request again")
 	default:
 	}
 	_ = b.conn.SetReadDeadline(time.Now().Add(pause)) // the recorder of a test has none

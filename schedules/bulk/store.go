@@ -87,7 +87,7 @@ func (w *writer) begin(ctx context.Context, b *batch) {
 		}
 		if isNew && !w.dry {
 			if err := postgres.AnalyzeNew(ctx, w.s.pool); err != nil {
-				w.s.log.Warn("plans may be slow for a while", "error", err)
+				w.s.log.Warn("cannot analyze new tables: query plans may be slow for a while", "error", err)
 			}
 		}
 		close(b.stored)

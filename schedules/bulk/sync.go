@@ -50,7 +50,7 @@ func (p SyncParams) check() error {
 	case p.Label == "":
 		errs = append(errs, policy.CheckName("/workflow", "workflow", p.Workflow))
 	case p.Workflow != "" || p.KeyPrefix != "":
-		errs = append(errs, fault.Invalid("/label", "a sync is of a label or of a workflow, not of both: leave out workflow and key_prefix, or label"))
+		errs = append(errs, fault.Invalid("/label", "a sync selects either a label or a workflow: omit label, or omit workflow and key_prefix"))
 	default:
 		errs = append(errs, p.scope().Check(""))
 	}
@@ -61,7 +61,7 @@ func (p SyncParams) check() error {
 		errs = append(errs, fault.Invalid("/claim", "%q is not one of any, free", p.Claim))
 	}
 	if p.Claim != "" && p.Label == "" {
-		errs = append(errs, fault.Invalid("/claim", "claim goes with label"))
+		errs = append(errs, fault.Invalid("/claim", "claim is allowed only with label"))
 	}
 	if !slices.Contains([]string{"", unlistedKeep, unlistedPause, unlistedDelete}, p.Unlisted) {
 		errs = append(errs, fault.Invalid("/unlisted", "%q is not one of keep, pause, delete", p.Unlisted))
@@ -181,7 +181,7 @@ func (y *syncing) pass(ctx context.Context, dry bool, answer func([]Result) erro
 		}
 		if batches < newTableBatches && !dry {
 			if err := postgres.AnalyzeNew(ctx, y.bulk.pool); err != nil {
-				y.bulk.log.Warn("plans may be slow for a while", "error", err)
+				y.bulk.log.Warn("cannot analyze new tables: query plans may be slow for a while", "error", err)
 			}
 		}
 		for _, r := range b.results {
@@ -197,7 +197,7 @@ func (y *syncing) pass(ctx context.Context, dry bool, answer func([]Result) erro
 	}
 	if y.params.Unlisted == unlistedPause || y.params.Unlisted == unlistedDelete {
 		if sum.Errors > 0 {
-			return sum, append(warnings, calendar.Warning{Code: "unlisted_untouched", Detail: "what is not listed was left alone, as some lines are bad: what they list is not known"}), nil
+			return sum, append(warnings, calendar.Warning{Code: "unlisted_untouched", Detail: "unlisted schedules are unchanged, because some lines have faults and may list them"}), nil
 		}
 		if sum.Reconciled, err = y.reconcile(ctx, dry); err != nil {
 			return sum, nil, err
@@ -239,7 +239,7 @@ func (p *SyncParams) outOfScope(line Line, key string) error {
 		if there {
 			at += "/" + name // a valid name needs no escape
 		}
-		return fault.Fields(fault.Field{Pointer: at, Code: "out_of_scope", Detail: fmt.Sprintf("the sync is of schedules with the label %q: give it to the schedule", p.Label)})
+		return fault.Fields(fault.Field{Pointer: at, Code: "out_of_scope", Detail: fmt.Sprintf("this sync is for schedules with the label %q: add the label to the schedule", p.Label)})
 	}
 	if line.Workflow != p.Workflow {
 		fields = append(fields, fault.Field{Pointer: "/workflow", Code: "out_of_scope", Detail: fmt.Sprintf("the sync is of workflow %q", p.Workflow)})
@@ -255,7 +255,7 @@ func (p *SyncParams) outOfScope(line Line, key string) error {
 
 // stagingLost returns the fault of a sync whose staged lines are gone after a crash of the database: the client must send it again.
 func stagingLost() error {
-	lost := fault.Unavailable("unavailable", "what was sent is lost, and what is not listed was left alone: send it again")
+	lost := fault.Unavailable("unavailable", "the lines of this sync are lost, and unlisted schedules are unchanged: send the sync again")
 	lost.RetryAfter = time.Second
 	return lost
 }

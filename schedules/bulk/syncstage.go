@@ -49,7 +49,7 @@ func (y *syncing) end(ctx context.Context) {
 	defer cancel()
 	done, err := y.bulk.pool.Exec(ctx, `UPDATE sync SET over = true WHERE tenant_id = $1 AND id = $2 AND token = $3`, y.tenant, y.id, y.token)
 	if err != nil {
-		y.bulk.log.Warn("a sync is cleared away later", "error", err)
+		y.bulk.log.Warn("cannot delete the staged lines of a sync now: upkeep deletes them later", "error", err)
 		return
 	}
 	if y.lines > batchLines || done.RowsAffected() == 0 {
@@ -59,7 +59,7 @@ func (y *syncing) end(ctx context.Context) {
 	b.Queue(`DELETE FROM sync_line WHERE tenant_id = $1 AND sync_id = $2`, y.tenant, y.id)
 	b.Queue(`DELETE FROM sync WHERE tenant_id = $1 AND id = $2 AND token = $3`, y.tenant, y.id, y.token)
 	if err := y.bulk.pool.SendBatch(ctx, &b).Close(); err != nil {
-		y.bulk.log.Warn("a sync is cleared away later", "error", err)
+		y.bulk.log.Warn("cannot delete the staged lines of a sync now: upkeep deletes them later", "error", err)
 	}
 }
 

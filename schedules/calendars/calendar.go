@@ -22,7 +22,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Config is what Calendars stands on. All members are required.
+// Config has the dependencies of Calendars. All members are required.
 type Config struct {
 	Pool       postgres.DB // it shows only the rows of the tenant that a context names
 	IDs        ident.Codec
@@ -56,7 +56,7 @@ type Params struct {
 	DryRun bool                 `json:"-"` // nothing is stored
 }
 
-// Calendar is a tenant's calendar of days that specs leave out by its name.
+// Calendar is a tenant's list of days. A spec that names the calendar excludes these days.
 type Calendar struct {
 	Name      string    `json:"name"`
 	Dates     []string  `json:"dates"`
@@ -71,7 +71,7 @@ func (c Calendar) revision() int64 { return c.UpdatedAt.UnixMicro() }
 const (
 	mostDates     = 5000 // of a calendar
 	mostCalendars = 100  // of a tenant
-	mostMarked    = 1000 // cohorts that an edit tells in its own transaction
+	mostMarked    = 1000 // cohorts that an edit marks before it returns
 )
 
 const calendarColumns = `name, dates, created_at, updated_at, updated_by`
@@ -121,8 +121,8 @@ func tooManyDates(n int) error {
 	return fault.Fields(fault.Field{Pointer: "/dates", Code: "too_many", Detail: fmt.Sprintf("%d dates are more than %d", n, mostDates)})
 }
 
-// Put makes a tenant's calendar hold what p says, and has the schedules that leave it out fire by it from now on;
-// made tells that there was none. What is held already is not written again. A dry run returns what would be stored.
+// Put stores a tenant's calendar. From now on, schedules that name the calendar exclude its new days. made reports that the calendar is
+// new. Put does not write a calendar that has these days already. A dry run returns what would be stored.
 func (cs *Calendars) Put(ctx context.Context, tenant tenants.ID, name string, p Params, by string) (c Calendar, made bool, err error) {
 	days, err := p.days(time.Now())
 	if err := fault.Join(policy.CheckName("/calendar", "calendar", name), err); err != nil {
@@ -196,8 +196,8 @@ func nonZero(t time.Time) *time.Time {
 	return &t
 }
 
-// lockCalendars keeps others from editing the tenant's calendars and from making cohorts that name one, and returns the
-// revision that an edit makes.
+// lockCalendars locks the tenant's calendars until the transaction ends: no other transaction can edit one or make a cohort that names
+// one. It returns the revision that the edit makes.
 func lockCalendars(ctx context.Context, tx pgx.Tx, tenant tenants.ID) (revision int64, err error) {
 	err = tx.QueryRow(ctx, `
 		INSERT INTO calendar_revision AS r (tenant_id, revision, marked)
@@ -226,7 +226,7 @@ func roomForCalendar(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
 	return nil
 }
 
-// endEdition has what a calendar holds count up to a revision only, and clears away what no cohort is timed by any more.
+// endEdition ends the present edition of a calendar at a revision, and deletes earlier editions by which no cohort is timed any more.
 func endEdition(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, revision int64) error {
 	var b pgx.Batch
 	b.Queue(`UPDATE calendar SET until = $3, ended_at = `+postgres.Now+` WHERE tenant_id = $1 AND name = $2 AND until IS NULL`, tenant, name, revision)
@@ -277,7 +277,7 @@ func (cs *Calendars) List(ctx context.Context, tenant tenants.ID, limit int, cur
 	return web.Cut(paging, found, false, func(one Calendar) string { return one.Name })
 }
 
-// Delete forgets a calendar that no schedule names; one that is in use is a conflict.
+// Delete deletes a calendar that no schedule names. It returns a conflict for a calendar that is in use.
 func (cs *Calendars) Delete(ctx context.Context, tenant tenants.ID, name string, pre version.Precondition) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -312,7 +312,7 @@ func (cs *Calendars) Delete(ctx context.Context, tenant tenants.ID, name string,
 	})
 }
 
-// usersOf counts the schedules that name a calendar, and the cohorts in which those are that fire.
+// usersOf counts the schedules that name a calendar, and the cohorts that contain some of them.
 func usersOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (cohorts, users int64, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT count(*) FILTER (WHERE n > 0), COALESCE(sum(n), 0)::bigint + (

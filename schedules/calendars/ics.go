@@ -25,7 +25,7 @@ func icsFault(code, format string, args ...any) error {
 	return fault.Fields(fault.Field{Pointer: "/ics", Code: code, Detail: fmt.Sprintf(format, args...)})
 }
 
-// importDays are the days of the all-day events of an iCalendar document. What cannot be told as whole days is a fault.
+// importDays returns the days of the all-day events of an iCalendar document. An event that does not consist of whole days is a fault.
 func importDays(text string, now time.Time) (days []time.Time, err error) {
 	if text == "" {
 		return nil, nil
@@ -57,7 +57,7 @@ func importDays(text string, now time.Time) (days []time.Time, err error) {
 	return days, fault.Join(errs...)
 }
 
-// parseICS reads a document. The parser is not ours: what it panics on cannot be read.
+// parseICS reads a document. The parser is a library that may panic; a document on which it panics cannot be read.
 func parseICS(text string) (doc *ics.Calendar, err error) {
 	defer func() {
 		if recover() != nil {
@@ -97,7 +97,7 @@ func icsDay(text string) (time.Time, error) {
 	return day, nil
 }
 
-// eventDays are the days that an event covers, each time that it takes place; none where it is cancelled.
+// eventDays returns the days of all occurrences of an event; none if the event is cancelled.
 func eventDays(e *ics.VEvent, now time.Time) ([]time.Time, error) {
 	if strings.EqualFold(value(e, ics.ComponentPropertyStatus), "CANCELLED") {
 		return nil, nil
@@ -133,7 +133,8 @@ func eventDays(e *ics.VEvent, now time.Time) ([]time.Time, error) {
 
 const longestEvent = 400 // days
 
-// eventLength is how many days an event covers: DTEND is the first day after it, and without one it covers its first.
+// eventLength returns how many days an event covers. DTEND is the first day
+// after the event. Without DTEND and DURATION the event covers one day.
 func eventLength(e *ics.VEvent, first time.Time) (int, error) {
 	length := 1
 	switch end, span := value(e, ics.ComponentPropertyDtEnd), value(e, ics.ComponentPropertyDuration); {
@@ -142,7 +143,7 @@ func eventLength(e *ics.VEvent, first time.Time) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		length = max(1, int(after.Sub(first)/(24*time.Hour))) // equal to DTSTART: some write so what covers one day
+		length = max(1, int(after.Sub(first)/(24*time.Hour))) // some programs write DTEND equal to DTSTART for an event of one day
 		if after.Before(first) {
 			return 0, fmt.Errorf("it ends before it begins")
 		}
@@ -167,7 +168,7 @@ func eventLength(e *ics.VEvent, first time.Time) (int, error) {
 	return length, nil
 }
 
-// eventStarts are the first days of an event, each time that it takes place.
+// eventStarts returns the first day of each occurrence of an event.
 func eventStarts(e *ics.VEvent, first, now time.Time) ([]time.Time, error) {
 	var lines []string
 	for _, p := range e.Properties {

@@ -11,13 +11,13 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Cohorts whose calendars or zones have changed are told of it in batches: each learns from which moment on the new ones
-// count (retime_at), and is due at once. The rest is the sweep's: it serves what came before that moment as it was
-// promised, and then goes on by what is new. The lock of the shard is shared, so that no sweep is under way while the
-// moment is read, and none waits for long.
+// When calendars or zones change, the cohorts that use them are marked in batches. A mark is the moment from which the new calendars or
+// zones count (retime_at), and it makes the cohort due at once. The sweep does the rest: it serves the times before that moment as
+// promised, and then continues with the new timing. A batch shares the lock of the shard, so that no sweep runs while the moment is read,
+// and no sweep waits for long.
 
-// markCalendars tells at most limit cohorts of a tenant and shard that the calendars which they name are others now. It
-// returns how many it told. The caller's transaction holds the shard's lock, shared.
+// markCalendars marks at most limit cohorts of a tenant and shard whose calendars have changed, and returns how many. The caller's
+// transaction holds the shared lock of the shard.
 func markCalendars(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, limit int) (int, error) {
 	done, err := tx.Exec(ctx, `
 		UPDATE cohort c
@@ -35,7 +35,8 @@ func markCalendars(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int1
 	return int(done.RowsAffected()), nil
 }
 
-// outdated tells the cohorts o that are timed by an edition which is not the present one, and that were not told yet.
+// outdated is an SQL condition on a cohort o: it is not empty, it is timed by an
+// edition of a calendar that is not the present one, and it is not marked yet.
 const outdated = `retime_at IS NULL AND empty_at IS NULL AND EXISTS (
 		SELECT FROM calendar e
 		WHERE e.tenant_id = $1 AND e.name = ANY(o.calendars) AND e.until IS NULL AND e.since > o.revision)`
@@ -48,13 +49,13 @@ func lockShared(ctx context.Context, tx pgx.Tx, shard int16) error {
 	return nil
 }
 
-// stale is a tenant whose calendars have changed since its cohorts were told.
+// stale is a tenant whose calendars have changed since all of its cohorts were marked.
 type stale struct {
 	TenantID tenants.ID
 	Revision int64
 }
 
-// markFew tells the cohorts of a tenant of an edit, shard by shard; where they are many, the rest are left to MarkStale.
+// markFew marks cohorts of a tenant after an edit, shard by shard. It marks at most mostMarked; MarkStale marks the rest.
 func (cs *Calendars) markFew(ctx context.Context, tenant tenants.ID) error {
 	var one stale
 	err := cs.pool.QueryRow(ctx, `SELECT tenant_id, revision FROM calendar_revision WHERE tenant_id = $1`, tenant).Scan(&one.TenantID, &one.Revision)
@@ -65,11 +66,11 @@ func (cs *Calendars) markFew(ctx context.Context, tenant tenants.ID) error {
 	return err
 }
 
-// LookForStale finds a tenant whose cohorts were not all told of an edit of its calendars.
+// LookForStale finds a tenant whose cohorts are not all marked after an edit of its calendars.
 const LookForStale = `SELECT FROM calendar_revision WHERE marked < revision`
 
-// MarkStale tells the cohorts of tenants whose calendars were edited, at most a few thousand a call; more tells that some
-// are left. An edit does so itself where they are few.
+// MarkStale marks the cohorts of tenants whose calendars were edited, at most a few thousand in a call. more reports that some are left.
+// An edit that concerns few cohorts has marked them itself.
 func MarkStale(ctx context.Context, db TxBeginner) (more bool, err error) {
 	rows, _ := db.Query(ctx, `SELECT tenant_id, revision FROM calendar_revision WHERE marked < revision LIMIT 100`) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[stale])
@@ -96,7 +97,7 @@ type TxBeginner interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// markShards tells at most limit cohorts of a tenant, and notes when all have been told.
+// markShards marks at most limit cohorts of a tenant, and records when all are marked.
 func markShards(ctx context.Context, db TxBeginner, one stale, limit int) (told int, err error) {
 	rows, _ := db.Query(ctx, `
 		SELECT DISTINCT shard

@@ -16,17 +16,17 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// A newer tz database retimes the cohorts in zones whose clocks differ from now on, and no others. Each process stores the
-// database that it carries, and all put the newest in force within seconds. Then all cohorts are compared with it, in steps. An
-// operation of each tenant with a changed cohort marks its cohorts, as an edit of a calendar does, and reports on each zone.
+// A newer tz database retimes the cohorts in zones whose clocks differ from now on, and no others. Each process stores the database that
+// it carries, and all processes put the newest one in force within seconds. Then all cohorts are compared with it, in steps. For each
+// tenant with a changed cohort, an operation marks the changed cohorts, as an edit of a calendar does, and reports on each zone.
 
 const (
 	tzdataKind  = "tzdata"
 	mostRezoned = 500 // cohorts in one step of an operation
 )
 
-// AdoptZones stores the tz database of an archive, for processes that carry an older one, and puts the newest that is
-// stored in force.
+// AdoptZones stores the tz database of an archive, for processes that
+// carry an older one. Then it puts the newest stored database in force.
 func AdoptZones(ctx context.Context, db postgres.DB, archive []byte) error {
 	z, err := calendar.ReadZones(bytes.NewReader(archive))
 	if err != nil {
@@ -64,13 +64,13 @@ type rezoneParams struct {
 	TZData string `json:"tzdata"`
 }
 
-// Rezoned is what became of the schedules in one zone: how many are timed anew, and of how many the next tick moved.
+// Rezoned counts the schedules in one zone that were retimed, and those of them whose next tick moved.
 type Rezoned struct {
 	Schedules int64 `json:"schedules"`
 	Moved     int64 `json:"moved"`
 }
 
-// place is the key of a cohort timing. The timings of a tenant lie together, shard by shard.
+// place is the key of a cohort timing. In the order of the keys, the timings of a tenant are together, shard by shard.
 type place struct {
 	Tenant   int32
 	Shard    int16
@@ -84,10 +84,10 @@ func startOf(tenant int32, shard int16) place {
 	return place{Tenant: tenant, Shard: shard, Hash: []byte{}}
 }
 
-// earlierZones tells the cohorts c that an earlier tz database than $1 timed, and that are not marked yet.
+// earlierZones is an SQL condition on a cohort c: it is not empty, an earlier tz database than $1 timed it, and it is not marked yet.
 const earlierZones = `c.tzdata < $1 AND c.tzdata <> '' AND c.retime_at IS NULL AND c.empty_at IS NULL`
 
-// rezoned is a cohort timing, and its cohort where an earlier tz database timed that.
+// rezoned is a cohort timing, with its cohort if an earlier tz database timed that cohort.
 type rezoned struct {
 	place
 	ID       *int64
@@ -97,13 +97,13 @@ type rezoned struct {
 	Members  int64
 }
 
-// rezoning is where an operation stands: behind a place.
+// rezoning is the cursor of an operation, which continues after the place At.
 type rezoning struct {
 	At    place
 	Zones map[string]Rezoned
 }
 
-// rezoneStep marks the next cohorts of a tenant, shard by shard: from now on they are timed by other zones.
+// rezoneStep marks the next cohorts of a tenant, shard by shard. From now on the new zones count for them.
 func (cs *Calendars) rezoneStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	r := rezoning{At: startOf(int32(op.Tenant), 0), Zones: map[string]Rezoned{}}
 	if _, err := op.Read(nil, &r); err != nil {
@@ -156,7 +156,7 @@ func nextShard(ctx context.Context, tx pgx.Tx, at place) (shard int16, found boo
 	return shard, true, nil
 }
 
-// EarlierOfShard are a tenant's next cohort timings in a shard. A cohort is found by its number, timing by timing.
+// EarlierOfShard is a query for a tenant's next cohort timings in a shard. It finds the cohort of each timing by its number.
 const EarlierOfShard = `
 		SELECT n.hash, n.workflow, n.missed, c.id, COALESCE(c.revision, 0), COALESCE(c.tzdata, ''), COALESCE(CASE WHEN c.id IS NOT NULL THEN n.timing::json ->> 'zone' END, ''),
 			(SELECT count(*) FROM member m WHERE m.cohort_id = c.id AND m.tenant_id = $2)
@@ -175,7 +175,7 @@ const EarlierOfShard = `
 		) c ON true
 		ORDER BY n.hash, n.workflow, n.missed`
 
-// rezoneShard marks the next cohorts of a tenant in a shard, whose lock it takes first.
+// rezoneShard marks the next cohorts of a tenant in a shard. It first takes the shared lock of the shard.
 func (cs *Calendars) rezoneShard(ctx context.Context, tx pgx.Tx, op *operations.Operation, r *rezoning) error {
 	if err := lockShared(ctx, tx, r.At.Shard); err != nil {
 		return err
@@ -246,7 +246,7 @@ func (cs *Calendars) rezone(ctx context.Context, tx pgx.Tx, op *operations.Opera
 	return marked, nil
 }
 
-// moves tells whether the next tick of a cohort is another by the tz database in force.
+// moves reports whether the next tick of a cohort changes with the tz database in force.
 func (cs *Calendars) moves(ctx context.Context, tx pgx.Tx, c cohorts.CohortTiming, now time.Time) (bool, error) {
 	timings, _, err := cs.timings.Of(ctx, tx, []cohorts.CohortTiming{c})
 	if err != nil || timings[0] == nil {

@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	knownAfter   = 15 * time.Second // by then every process has put a version in force that one has stored
+	knownAfter   = 15 * time.Second // after so long every process uses a version that one of them has stored
 	walkFor      = 30 * time.Second // how long one call compares cohorts; the next call goes on
-	mostCompared = 5000             // cohorts in one step of that
-	mostBegun    = 100              // operations in one step of that
+	mostCompared = 5000             // cohorts in one step of the comparison
+	mostBegun    = 100              // operations in one step of the comparison
 )
 
-// BeginRezoning begins, once every process knows the tz database in force, an operation for each tenant that has cohorts
-// which it changes; and again a minute later, for cohorts that a process made meanwhile that did not know it. It works for half
-// a minute at most, in one process at a time, and the next call goes on where it ended.
+// BeginRezoning compares all cohorts with the tz database in force, once every process knows it. It
+// begins an operation for each tenant with a cohort that the database changes. A minute later it does so
+// once more, for cohorts that were made meanwhile by a process that did not know the database. A call
+// works for half a minute at most, in one process at a time, and the next call continues where it ended.
 func BeginRezoning(ctx context.Context, db TxBeginner, ts *cohorts.Timings, ops *operations.Operations) error {
 	began := time.Now()
 	w := &zoneWalk{ops: ops, zoneChanges: newZoneChanges(ts, began)}
@@ -46,7 +47,7 @@ type zoneWalk struct {
 	*zoneChanges
 }
 
-// step compares the next cohorts, and begins operations of their tenants; more tells that others follow.
+// step compares the next cohorts, and begins operations of their tenants. more reports that other cohorts follow.
 func (w *zoneWalk) step(ctx context.Context, tx pgx.Tx) (more bool, err error) {
 	var version string
 	var at place
@@ -81,7 +82,7 @@ func (w *zoneWalk) step(ctx context.Context, tx pgx.Tx) (more bool, err error) {
 	return more, nil
 }
 
-// EarlierCohorts are the next cohort timings of all tenants. A cohort is found by its number, timing by timing.
+// EarlierCohorts is a query for the next cohort timings of all tenants. It finds the cohort of each timing by its number.
 const EarlierCohorts = `
 		SELECT n.tenant_id, n.shard, n.hash, n.workflow, n.missed, c.id, COALESCE(c.tzdata, ''), COALESCE(CASE WHEN c.id IS NOT NULL THEN n.timing::json ->> 'zone' END, '')
 		FROM (
@@ -99,8 +100,8 @@ const EarlierCohorts = `
 		) c ON true
 		ORDER BY n.tenant_id, n.shard, n.hash, n.workflow, n.missed`
 
-// compare finds the tenants with changed cohorts among the next cohorts after a place, and the place to go on after. It leaves a
-// tenant at its first changed cohort.
+// compare finds the tenants with changed cohorts among the next cohorts after a place, and the place after which to continue. After the
+// first changed cohort of a tenant it skips the others of that tenant.
 func (w *zoneWalk) compare(ctx context.Context, tx pgx.Tx, version string, at place) (concerned []tenants.ID, after place, more bool, err error) {
 	rows, _ := tx.Query(ctx, EarlierCohorts, version, at.Tenant, at.Shard, at.Hash, at.Workflow, at.Missed, mostCompared) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c rezoned, err error) {
@@ -124,7 +125,7 @@ func (w *zoneWalk) compare(ctx context.Context, tx pgx.Tx, version string, at pl
 		if !differ {
 			continue
 		}
-		at = startOf(c.Tenant, cohorts.Shards) // behind all of the tenant's
+		at = startOf(c.Tenant, cohorts.Shards) // after all cohorts of the tenant
 		if concerned = append(concerned, tenants.ID(c.Tenant)); len(concerned) == mostBegun {
 			return concerned, at, true, nil
 		}

@@ -20,7 +20,7 @@ type CalendarSet struct {
 	dates    map[string][]calendar.Date
 }
 
-// named is for calendar.Context.
+// named is the Named function of a calendar.Context.
 func (a *CalendarSet) named(name string) ([]calendar.Date, bool) {
 	if a == nil {
 		return nil, false
@@ -29,7 +29,7 @@ func (a *CalendarSet) named(name string) ([]calendar.Date, bool) {
 	return dates, ok
 }
 
-// In is a context with the calendars of the almanac.
+// In returns the context with the calendars of the set.
 func (a *CalendarSet) In(c calendar.Context) calendar.Context {
 	c.Named = a.named
 	return c
@@ -50,13 +50,12 @@ type edition struct {
 	since  int64
 }
 
-// CalendarsNow is the almanac of a tenant as it stands, with those of the names that there are. Without names it is nil, and
-// nothing is read.
+// CalendarsNow returns the present calendars of a tenant that have one of the names. Without names it reads nothing and returns nil.
 func (ts *Timings) CalendarsNow(ctx context.Context, db postgres.DB, tenant tenants.ID, names []string) (*CalendarSet, error) {
 	return ts.calendarSet(ctx, db, tenant, names, 0)
 }
 
-// HoldCalendars is present, and keeps the tenant's calendars as they are until the transaction ends: an edit that comes later
+// HoldCalendars is CalendarsNow that also keeps the tenant's calendars unchanged until the transaction ends. An edit must wait, and then
 // finds the cohorts that the transaction makes.
 func (ts *Timings) HoldCalendars(ctx context.Context, tx pgx.Tx, tenant tenants.ID, names []string) (*CalendarSet, error) {
 	if len(names) == 0 {
@@ -68,8 +67,8 @@ func (ts *Timings) HoldCalendars(ctx context.Context, tx pgx.Tx, tenant tenants.
 	return ts.calendarSet(ctx, tx, tenant, names, 0)
 }
 
-// almanac reads the calendars of a tenant as of a revision (0: the present one). What is no longer kept of an old one is
-// as it is at present.
+// calendarSet reads the calendars of a tenant as of a revision (0: the present one). If the old edition of a calendar is no longer
+// stored, it takes the present edition instead.
 func (ts *Timings) calendarSet(ctx context.Context, db postgres.DB, tenant tenants.ID, names []string, revision int64) (*CalendarSet, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -123,7 +122,7 @@ func (ts *Timings) calendarSet(ctx context.Context, db postgres.DB, tenant tenan
 	return a, nil
 }
 
-// readEdition adds an edition to an almanac, unless it is gone.
+// readEdition adds an edition to a set, unless the edition was deleted.
 func (ts *Timings) readEdition(ctx context.Context, db postgres.DB, e edition, a *CalendarSet) error {
 	var days []time.Time
 	err := db.QueryRow(ctx, `SELECT dates FROM calendar WHERE tenant_id = $1 AND name = $2 AND since = $3`, e.tenant, e.name, e.since).Scan(&days)
@@ -148,8 +147,8 @@ func DatesOf(days []time.Time) []calendar.Date {
 	return dates
 }
 
-// Renewed returns a timing by an almanac and the tz database in force. A timing in a zone that this database lacks stays with
-// its own database.
+// Renewed compiles a timing again with a set of calendars and the tz database in force, and returns it with the revision of the set. A
+// timing whose zone this database lacks stays with its own database.
 func (ts *Timings) Renewed(tenant tenants.ID, t *calendar.Timing, a *CalendarSet) (*calendar.Timing, int64, error) {
 	key := timingKey{hash: t.Hash(), revision: a.At(), tzdata: calendar.InForce().Version()}
 	if a != nil {
@@ -170,9 +169,9 @@ func (ts *Timings) Renewed(tenant tenants.ID, t *calendar.Timing, a *CalendarSet
 	return fresh, a.At(), nil
 }
 
-// Renew returns a timing by the present calendars and the tz database in force, with the revision of the calendars (0: it
-// names none). The transaction keeps the calendars as they are until it ends. A timing that cannot be computed any more is
-// errUncomputable; the transaction can go on.
+// Renew compiles a timing again with the present calendars and the tz database in force, and returns it with the revision of the
+// calendars (0: it names none). The calendars cannot change until the transaction ends. If the timing cannot be computed any more, the
+// error is ErrUncomputable, and the transaction can go on.
 func (ts *Timings) Renew(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) (*calendar.Timing, int64, error) {
 	names := t.Named()
 	if len(names) == 0 && t.Zones() == calendar.InForce() {
@@ -185,8 +184,8 @@ func (ts *Timings) Renew(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *c
 	return ts.Renewed(tenant, t, a)
 }
 
-// Present are the timings, by the present calendars, of cohorts of a tenant and shard that name calendars, by their ids. One
-// that is gone, or cannot be compiled, is missing.
+// Present returns the timings of some cohorts of a tenant and shard, by cohort id, with the present calendars. The result has only
+// cohorts that name calendars. It lacks a cohort that is gone or whose timing cannot be compiled.
 func (ts *Timings) Present(ctx context.Context, db postgres.DB, tenant tenants.ID, shard int16, ids []int64) (map[int64]*calendar.Timing, error) {
 	rows, _ := db.Query(ctx, `
 		SELECT c.shard, c.id, c.hash, r.revision, c.tzdata

@@ -13,11 +13,11 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// DueChannel is the PostgreSQL notification channel on which the number of a shard says that something in it is due
-// before the next look of its sweeper.
+// DueChannel is the PostgreSQL notification channel of sweepers. The payload is
+// the number of a shard in which something is due before its sweeper looks again.
 const DueChannel = "carillon_due"
 
-// Soon is how near a due time must be for its shard's sweeper to be woken: sweepers look that often by themselves.
+// Soon is how near a due time must be to wake the sweeper of its shard. Sweepers look that often without being woken.
 const Soon = 250 * time.Millisecond
 
 // WakeSweep notifies the sweep of a shard once the transaction is committed.
@@ -34,12 +34,12 @@ type Shared struct {
 	Timing   *calendar.Timing
 }
 
-// MakeCohort makes a cohort, or wakes one that has no next time. The caller has not found it awake.
+// MakeCohort makes a cohort, or wakes one that has no next time. The caller has found no cohort that is awake.
 func MakeCohort(ctx context.Context, tx pgx.Tx, of Shared, stamp Stamp, now time.Time) (id int64, err error) {
 	t := of.Timing
 	hash := t.Hash()
 	next, _ := t.Next(now)
-	// Two that make the same cohort at once wait for one another here; the second finds it awake.
+	// Two transactions that make the same cohort at the same time wait for one another here. The second one finds it awake.
 	err = tx.QueryRow(ctx, `
 		WITH n AS (`+NameCohort+`)
 		INSERT INTO cohort AS c (id, shard, tenant_id, workflow, hash, missed, ordered, next_at, due_at, calendars, revision, tzdata)
@@ -56,18 +56,19 @@ func MakeCohort(ctx context.Context, tx pgx.Tx, of Shared, stamp Stamp, now time
 	return id, err
 }
 
-// NotPast is an SQL expression for a due time that is written: it is no earlier than the clock. Looks rely on it: they begin where
-// an earlier look ended, and would not find an earlier time.
+// NotPast returns an SQL expression for a due time to be stored: the time itself, or now if the time has passed. Each look for due
+// cohorts begins where the last look ended, and would not find an earlier time.
 func NotPast(due string) string {
 	return `(CASE WHEN ` + due + ` < ` + postgres.Now + ` THEN ` + postgres.Now + ` ELSE ` + due + ` END)`
 }
 
-// fewSchedules is how many schedules a tenant has before its new cohorts are kept in the order of their next times: those made
-// before are few enough to be read and sorted.
+// fewSchedules is how many schedules a tenant must have before its new cohorts are kept in the order of their next times. The cohorts
+// made before that are few enough to be read and sorted.
 const fewSchedules = 2000
 
-// NameCohort finds the number of a cohort by what names it, or gives it one, and keeps others from it until the transaction
-// ends. $6 is the timing. How many schedules the tenant has is what the last second's count says.
+// NameCohort finds or inserts the cohort timing with a shard, tenant, workflow, hash and missed
+// policy ($1 to $5), and returns the number of the cohort. It locks the row until the transaction
+// ends. $6 is the timing. The number of the tenant's schedules comes from the last folded tally.
 var NameCohort = fmt.Sprintf(`
 			INSERT INTO cohort_timing AS t (shard, tenant_id, workflow, hash, missed, timing, ordered)
 			VALUES ($1, $2, $3, $4, $5, $6, EXISTS (SELECT FROM tally WHERE tenant_id = $2 AND cohort_id = 0 AND n >= %d))
@@ -75,10 +76,10 @@ var NameCohort = fmt.Sprintf(`
 			SET timing = t.timing
 			RETURNING id, shard, tenant_id, workflow, hash, missed, ordered`, fewSchedules)
 
-// ByNextTime finds the cohorts of tenant $1 by their next times: those that are kept in that order, and the few that are not.
-// The query of either is made of where cohorts d with some columns are found, in the order of next_at and id, and of what holds
-// for them, and is ordered and limited by itself, as the two together are to be: the planner does not walk two sources in one
-// order.
+// ByNextTime returns a query for the cohorts of tenant $1 by their next times: those that are kept in that order, and the few that are
+// not. query returns the statement for one of the two, given its FROM clause (cohorts d with the columns, in the order of next_at and id)
+// and its condition. That statement must order and limit its rows in the same way as the caller orders and limits the union, because the
+// planner does not read two sources in one order.
 func ByNextTime(columns, where string, query func(from, where string) string) string {
 	few := `(
 				SELECT ` + columns + `

@@ -16,10 +16,10 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// ErrUncomputable is what is wrong with a stored spec that cannot be computed, though it could be when it was put.
+// ErrUncomputable is the error of a stored spec that could be computed when it was put and now cannot be.
 var ErrUncomputable = errors.New("the spec cannot be computed")
 
-// Uncomputable reports whether an error says that a stored spec or timing cannot be computed: no fault of the database.
+// Uncomputable reports whether the cause of an error is a stored spec or timing that cannot be computed, and not the database.
 func Uncomputable(err error) bool { return errors.Is(err, ErrUncomputable) }
 
 // Identity names a schedule for hashes that must not change: the H in a cron, and jitter.
@@ -44,7 +44,7 @@ func CalendarsOf(spec calendar.Spec) []string {
 	return slices.Compact(slices.Sorted(slices.Values(spec.Exclude.Named)))
 }
 
-// StoredSpec is the spec of one version of a schedule, with what its timing is compiled from beside it.
+// StoredSpec is the spec of one version of a schedule, with everything else from which its timing is compiled.
 type StoredSpec struct {
 	Tenant        tenants.ID
 	ID            int64 // of the schedule, for errors
@@ -90,7 +90,7 @@ func (s StoredSpec) moved(t *calendar.Timing) *calendar.Timing {
 	return t
 }
 
-// CompileStored compiles a stored spec with the present calendars. A spec that cannot be computed is errUncomputable.
+// CompileStored compiles a stored spec with the present calendars. If the spec cannot be computed, the error is ErrUncomputable.
 func (ts *Timings) CompileStored(ctx context.Context, db postgres.DB, s StoredSpec) (*calendar.Timing, error) {
 	if s.Compiled != nil {
 		return s.moved(s.Compiled), nil
@@ -106,8 +106,8 @@ func (ts *Timings) CompileStored(ctx context.Context, db postgres.DB, s StoredSp
 	return s.compiled(spec, a.In(s.context()))
 }
 
-// FromSpec compiles a stored spec with the present profile of its subject. broken tells why the spec cannot be computed; err tells
-// that the database could not be asked.
+// FromSpec compiles a stored spec with the present profile of its subject. broken is the reason why the spec cannot be computed; err is
+// an error of the database.
 func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, s StoredSpec) (t *calendar.Timing, broken, err error) {
 	follower := Follower{s.Workflow, s.Subject}
 	found, err := ReadProfiles(ctx, db, s.Tenant, follower)
@@ -121,7 +121,7 @@ func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, s StoredSpec) (
 	return t, nil, err
 }
 
-// Spec reads the text of a stored spec. What it returns is shared: nobody changes it.
+// Spec reads the text of a stored spec. Callers share the result and must not change it.
 func (ts *Timings) Spec(text string) (calendar.Spec, error) {
 	if known, ok := ts.specs.Get(text); ok {
 		return known, nil
@@ -136,16 +136,16 @@ func (ts *Timings) Spec(text string) (calendar.Spec, error) {
 	return spec, nil
 }
 
-// longestKept bounds the text of a spec that stays in memory, in bytes.
+// longestKept is the length in bytes of the longest text whose spec is cached.
 const longestKept = 512
 
-// wording is a timing and a hash of the text that says it: warnings depend on both.
+// wording is the key of cached warnings: a timing, and a hash of the text of its spec. Warnings depend on both.
 type wording struct {
 	timingKey
 	spec [sha256.Size]byte
 }
 
-// dated are the warnings of one day: finding them takes compiling the spec.
+// dated holds the warnings of one day. They are cached because the spec must be compiled to find them.
 type dated struct {
 	day  int64
 	list []calendar.Warning
@@ -164,7 +164,7 @@ func (ts *Timings) Warnings(ctx context.Context, db postgres.DB, s StoredSpec, c
 		return known.list
 	}
 	if own, err := ts.CompileStored(ctx, db, s); err == nil {
-		t = own // the one that is kept may be of another wording
+		t = own // the cached timing may come from a spec with another text
 	}
 	list := t.Warnings(now)
 	ts.warned.Add(key, dated{day, list})
@@ -173,7 +173,8 @@ func (ts *Timings) Warnings(ctx context.Context, db postgres.DB, s StoredSpec, c
 
 const secondsPerDay = 24 * 60 * 60
 
-// SpecFault is what is wrong with a spec as the caller is told it: below /spec, with the place in the text.
+// SpecFault returns the faults of a spec as its sender sees them: each has a pointer below /spec and its place in the text. It returns
+// any other error unchanged.
 func SpecFault(err error) error {
 	faults, ok := errors.AsType[calendar.Faults](err)
 	if !ok {

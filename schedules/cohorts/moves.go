@@ -14,7 +14,7 @@ type Moved struct {
 	By      string    `json:"by"`
 }
 
-// Shifts are moves as a timing takes them.
+// Shifts returns the moves in the form that a timing takes.
 func Shifts(moves []Moved) []calendar.Move {
 	shifts := make([]calendar.Move, len(moves))
 	for i, m := range moves {
@@ -23,5 +23,5 @@ func Shifts(moves []Moved) []calendar.Move {
 	return shifts
 }
 
-// Ahead tells whether the move is of a coming tick.
+// Ahead reports whether the move concerns a coming tick.
 func (m Moved) Ahead(now time.Time) bool { return m.At.After(now) || m.To.After(now) }

@@ -36,7 +36,7 @@ func (p Profile) Context(anchor time.Time, identity string) calendar.Context {
 	return calendar.Context{Created: anchor, Identity: identity, SubjectZone: p.Zone, SubjectQuiet: quiet}
 }
 
-// StoredProfile is a profile as queries bring it; all members are nil where there is none.
+// StoredProfile is a profile as queries return it. All members are nil if there is none.
 type StoredProfile struct {
 	SubjectZone *string
 	QuietHours  *string

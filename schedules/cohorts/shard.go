@@ -9,31 +9,31 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Shards is into how many parts the cohorts are laid; each is swept under a lock of its own.
+// Shards is the number of parts into which all cohorts are divided. Each part is swept under a lock of its own.
 const Shards = 64
 
 // ShardLocks is the class of the advisory locks of shards.
 const ShardLocks = 0x4341_5253
 
-// LockShard takes the exclusive lock of a shard until the transaction ends: the sweep's.
+// LockShard takes the exclusive lock of a shard until the transaction ends. A sweep holds this lock.
 func LockShard(b *pgx.Batch, shard int16) {
 	b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, ShardLocks, int32(shard))
 }
 
-// ShareShard takes the shared lock of a shard until the transaction ends: who holds it is beside any change of a schedule,
-// but never beside the sweep.
+// ShareShard takes the shared lock of a shard until the transaction ends. Other
+// changes of schedules can hold it at the same time, but no sweep can run.
 func ShareShard(b *pgx.Batch, shard int16) {
 	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, $2)`, ShardLocks, int32(shard))
 }
 
-// spreads are over how many shards schedules are laid, and how many a tenant has before it is more of them. Each lays them
-// over the shards of the one before as well.
+// shardSteps lists how many shards (over) the new schedules of a tenant with fewer than upto schedules use. The shards of each step
+// include those of the step before.
 var shardSteps = []struct {
 	over int16
 	upto int
 }{{1, 2_000}, {4, 20_000}, {16, 200_000}, {Shards, math.MaxInt}}
 
-// ShardsFor returns on how many shards the new schedules of a tenant with so many stored ones go.
+// ShardsFor returns how many shards the new schedules of a tenant use, if the tenant has so many stored schedules.
 func ShardsFor(stored int) int16 {
 	for _, s := range shardSteps {
 		if stored < s.upto {

@@ -15,8 +15,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Timings keeps compiled timings by the hash of what they say, so that a million members share one. It is safe for
-// concurrent use.
+// Timings caches compiled timings by the hash of their canonical form,
+// so that a million members share one. It is safe for concurrent use.
 type Timings struct {
 	byHash   *bytelru.Cache[timingKey, *calendar.Timing]
 	byCohort *lru.Cache[cohortVersion, timingKey]
@@ -27,7 +27,7 @@ type Timings struct {
 	archives archives
 }
 
-// timingKey is all that a timing is compiled from. Those that name no calendar are shared by all tenants.
+// timingKey identifies all that a timing is compiled from. All tenants share the timings that name no calendar.
 type timingKey struct {
 	hash     [16]byte
 	tenant   tenants.ID
@@ -41,8 +41,8 @@ type cohortVersion struct {
 	tzdata string
 }
 
-// Stamp says by what a cohort is timed: the revision of its tenant's calendars (0: it names none), and the version of
-// the tz database.
+// Stamp names the data with which a cohort is timed: the revision of its
+// tenant's calendars (0: it names none), and the version of the tz database.
 type Stamp struct {
 	Revision int64
 	TZData   string
@@ -70,16 +70,16 @@ func NewTimings() *Timings {
 func Kept[K comparable, V any](size int) *lru.Cache[K, V] {
 	c, err := lru.New[K, V](size)
 	if err != nil {
-		panic(err) // its size is no more than zero
+		panic(err) // only a size of zero or less is refused
 	}
 	return c
 }
 
-// Keep returns the one timing that is kept for those that equal t, which was compiled with an almanac.
+// Keep returns the cached timing that equals t, or caches t. a is the set of calendars with which t was compiled.
 func (ts *Timings) Keep(tenant tenants.ID, t *calendar.Timing, a *CalendarSet) *calendar.Timing {
 	key := timingKey{hash: t.Hash(), tzdata: t.Zones().Version()}
 	if len(t.Named()) > 0 {
-		if a == nil { // of which revision is not known
+		if a == nil { // the revision of its calendars is not known
 			return t
 		}
 		key.tenant, key.revision = tenant, a.At()
@@ -91,7 +91,7 @@ func (ts *Timings) Keep(tenant tenants.ID, t *calendar.Timing, a *CalendarSet) *
 	return t
 }
 
-// CohortTiming names one cohort, the hash of its timing, and by what it is timed.
+// CohortTiming names one cohort, with the hash of its timing and its stamp.
 type CohortTiming struct {
 	Tenant tenants.ID
 	Shard  int16
@@ -102,7 +102,7 @@ type CohortTiming struct {
 
 func (c CohortTiming) key() timingKey {
 	key := timingKey{hash: [16]byte(c.Hash), revision: c.Revision, tzdata: c.TZData}
-	if c.TZData == "" { // with fixed_delay, by the tz database in force
+	if c.TZData == "" { // a cohort with fixed_delay is timed by the tz database in force
 		key.tzdata = calendar.InForce().Version()
 	}
 	if c.Revision != 0 {
@@ -111,7 +111,7 @@ func (c CohortTiming) key() timingKey {
 	return key
 }
 
-// timingOf reads the timing of a cohort c, by its index whatever the planner knows of the table.
+// timingOf reads the timing of a cohort c. OFFSET 0 makes the planner use the index, whatever statistics it has of the table.
 const timingOf = `
 			SELECT timing
 			FROM cohort_timing
@@ -125,11 +125,12 @@ type compiledForm struct {
 	Calendars []string
 }
 
-// Of returns the timing of each cohort, in their order; those that are not kept are read, each once of however many cohorts.
-// A timing that cannot be compiled is nil, with its error in bad under the cohort's id.
+// Of returns the timing of each cohort, in the order of cohorts. It reads the timings that are
+// not cached, each of them once even if many cohorts share it. The timing of a cohort that is
+// gone is nil. So is a timing that cannot be compiled; bad has its error under the cohort's id.
 func (ts *Timings) Of(ctx context.Context, db postgres.DB, cohorts []CohortTiming) (timings []*calendar.Timing, bad map[int64]error, err error) {
 	timings = make([]*calendar.Timing, len(cohorts))
-	var ask, alike []int // the first of each timing, and those of whom that may be said as well
+	var ask, alike []int // the first cohort of each timing to read, and the other cohorts of the same timings
 	asked := map[timingKey]int{}
 	for i, c := range cohorts {
 		key := c.key()
@@ -150,7 +151,7 @@ func (ts *Timings) Of(ctx context.Context, db postgres.DB, cohorts []CohortTimin
 		}
 		ask = ask[:0]
 		for _, i := range alike {
-			if timings[i] = timings[asked[cohorts[i].key()]]; timings[i] == nil { // the first's is gone, or broken: each is asked for its own
+			if timings[i] = timings[asked[cohorts[i].key()]]; timings[i] == nil { // the first cohort is gone or broken: read each other one
 				ask = append(ask, i)
 			}
 		}
@@ -197,9 +198,9 @@ func (ts *Timings) fill(ctx context.Context, db postgres.DB, cohorts []CohortTim
 	return nil
 }
 
-// read compiles the timing of a cohort by its stamp; broken says that it cannot be.
+// read compiles the timing of a cohort with the data that its stamp names. broken is the reason why it cannot be compiled.
 func (ts *Timings) read(ctx context.Context, db postgres.DB, c CohortTiming, form compiledForm) (t *calendar.Timing, broken, err error) {
-	if kept, ok := ts.byHash.Get(c.key()); ok { // of a cohort before it
+	if kept, ok := ts.byHash.Get(c.key()); ok { // an earlier cohort has the same timing
 		return kept, nil, nil
 	}
 	a, err := ts.calendarSet(ctx, db, c.Tenant, form.Calendars, c.Revision)
@@ -211,7 +212,7 @@ func (ts *Timings) read(ctx context.Context, db postgres.DB, c CohortTiming, for
 		return nil, nil, err
 	}
 	t, broken = calendar.FromCanonical([]byte(form.Timing), calendar.Context{Named: a.named, Zones: zones})
-	if broken != nil && zones != calendar.InForce() { // a zone that is newer than the database it was timed by
+	if broken != nil && zones != calendar.InForce() { // that database may lack a newer zone
 		t, broken = calendar.FromCanonical([]byte(form.Timing), calendar.Context{Named: a.named})
 	}
 	if broken == nil {
@@ -224,7 +225,7 @@ func (ts *Timings) read(ctx context.Context, db postgres.DB, c CohortTiming, for
 	return t, broken, nil
 }
 
-// Kept returns the timing of a cohort where it is in memory, else nil.
+// Kept returns the timing of a cohort if it is cached, otherwise nil.
 func (ts *Timings) Kept(cohort int64) *calendar.Timing {
 	return ts.kept(cohort, calendar.InForce().Version())
 }
@@ -238,8 +239,8 @@ func (ts *Timings) kept(cohort int64, inForce string) *calendar.Timing {
 	return t
 }
 
-// ByCohort returns the timings of cohorts of one tenant by their ids, each read at most once while it is kept. The timing of
-// a cohort that is gone is missing, and so is one that cannot be compiled: its error is in bad.
+// ByCohort returns the timings of some cohorts of one tenant by their ids. It reads only those that are not cached. The result lacks a
+// cohort that is gone, and one whose timing cannot be compiled: its error is in bad.
 func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.ID, shards []int16, ids []int64) (found map[int64]*calendar.Timing, bad map[int64]error, err error) {
 	found = make(map[int64]*calendar.Timing, len(ids))
 	var names []CohortTiming

@@ -7,7 +7,8 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 )
 
-// Weekly is how many ticks a timing has in the seven days from the day of now on.
+// Weekly returns how many ticks a timing has in seven days from the beginning of now's day in UTC. For a timing that fires more than once
+// a minute it multiplies the ticks of the first day by seven.
 func (ts *Timings) Weekly(t *calendar.Timing, now time.Time) int {
 	day := now.Unix() / secondsPerDay
 	if known, ok := ts.weeks.Get(weak.Make(t)); ok && known.day == day {
@@ -21,7 +22,7 @@ func (ts *Timings) Weekly(t *calendar.Timing, now time.Time) int {
 	} else if gap := t.MinGap(from); gap == 0 || gap >= time.Minute {
 		ticks = t.Count(from, from.Add(week))
 	} else {
-		ticks = 7 * t.Count(from, from.Add(week/7)) // where ticks are listed to be counted, a week of seconds are many
+		ticks = 7 * t.Count(from, from.Add(week/7)) // Count may list the ticks, and a week has too many of them
 	}
 	ts.weeks.Add(weak.Make(t), week7{day, ticks})
 	return ticks

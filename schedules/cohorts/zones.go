@@ -54,8 +54,8 @@ func (a *archives) isLost(version string) bool {
 	return a.lost[version]
 }
 
-// zones returns a version of the tz database: the one in force, the program's own, or one that another process has stored. The one in
-// force stands for a version that is nowhere or cannot be read, so that its cohorts stop no others.
+// zones returns a version of the tz database: the one in force, the program's own, or one that another process has stored. If a version
+// is not stored or cannot be read, zones returns the one in force, so that the cohorts of that version do not stop the others.
 func (ts *Timings) zones(ctx context.Context, db postgres.DB, version string) (*calendar.Zones, error) {
 	if version == "" || ts.archives.isLost(version) {
 		return calendar.InForce(), nil
@@ -82,7 +82,7 @@ func (ts *Timings) zones(ctx context.Context, db postgres.DB, version string) (*
 	return z, nil
 }
 
-// lasts reports whether a cohort's timing stays as it is while the present tz database is in force: it names no calendar, and
+// lasts reports whether a cohort's timing stays the same while the present tz database is in force. It does if it names no calendar, and
 // its zone is the same in the database by which it is timed.
 func (ts *Timings) lasts(ctx context.Context, db postgres.DB, c CohortTiming, t *calendar.Timing) (bool, error) {
 	present := calendar.InForce()
@@ -115,7 +115,8 @@ func (ts *Timings) lasts(ctx context.Context, db postgres.DB, c CohortTiming, t 
 	return !changed[t.Zone()], nil
 }
 
-// Changed are the zones whose clocks differ from a moment on between an earlier version and another.
+// Changed returns the zones whose clocks differ, from a moment on, between an
+// earlier version and another. It leaves out the zones that the other version lacks.
 func (ts *Timings) Changed(ctx context.Context, db postgres.DB, old string, to *calendar.Zones, since time.Time) ([]string, error) {
 	before, err := ts.zones(ctx, db, old)
 	if err != nil {

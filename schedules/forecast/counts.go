@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	tallyLocks   = 0x4341_5254 // the class of advisory locks: 0 is held by who folds, a tenant's by who counts it exactly
+	tallyLocks   = 0x4341_5254 // the class of advisory locks: 0 for folding, a tenant's id for an exact count of its schedules
 	mostDeltas   = 50_000      // folded at once
 	AllSchedules = 0           // in the place of a cohort's number: all schedules of the tenant
 	AllSubjects  = -1          // likewise: its profiles of keys
 	AllBytes     = -2          // likewise: the bytes of its specs and payloads
 	countedFor   = 2 * time.Second
-	countedRoom  = 50_000 // schedules that others may make while our count is that old
+	countedRoom  = 50_000 // how many schedules others may make while this process uses an old count
 )
 
-// FoldTallies adds what was appended since the last time to the tallies of cohorts and tenants. Processes that fold at
-// once wait for one another.
+// FoldTallies adds the deltas that were appended since the last call to the tallies of cohorts and tenants. Processes that fold at the
+// same time wait for one another.
 func FoldTallies(ctx context.Context, db postgres.DB) error {
 	for {
 		var b pgx.Batch // one implicit transaction
@@ -125,9 +125,9 @@ func (c *recentCounts) keep(tenant tenants.ID, n int) {
 	c.of[tenant] = counted{n, time.Now()}
 }
 
-// Room returns how many of n schedules that a transaction is to make the quota leaves room for. Far from the quota it goes by
-// a count that is up to 2 s old; within 50,000 of it those who make schedules of the tenant wait for one another, and the
-// count is exact. It comes before any other row is locked or written.
+// Room returns how many of n new schedules the quota has room for. Far from the quota it uses a count that is up to 2 s old. Within
+// 50,000 of the quota, transactions that make schedules of the tenant wait for one another, and the count is exact. Call Room before the
+// transaction locks or writes any other row.
 func (f *Forecasts) Room(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n int, q tenants.Quotas) (room, stored int, err error) {
 	if stored, fits := f.counts.take(tenant, n, q.Schedules-countedRoom); fits {
 		return n, stored, nil
@@ -139,7 +139,7 @@ func (f *Forecasts) Room(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n in
 		f.counts.keep(tenant, stored+n)
 		return n, stored, nil
 	}
-	// In a statement of its own: one that waited for the lock would count as it was before it.
+	// The lock is a separate statement, because a statement that waits for the lock would count with a snapshot from before the wait.
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1, $2)`, tallyLocks, int32(tenant)); err != nil {
 		return 0, 0, fmt.Errorf("wait to count schedules: %w", err)
 	}
@@ -151,8 +151,8 @@ func (f *Forecasts) Room(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n in
 	return room, stored, nil
 }
 
-// Soft warns of quotas of which four fifths are used, as far as that is known without looking: of schedules and bytes while
-// some are stored, of projected ticks if there is a forecast.
+// Soft warns of quotas of which four fifths are used. It reads nothing from the database: it uses recent counts of schedules and bytes,
+// and the projected ticks if there is a forecast.
 func (f *Forecasts) Soft(tenant tenants.ID, w *Cached, q tenants.Quotas) (all []calendar.Warning) {
 	warn := func(quota string, used, limit int) {
 		if used > 0 && tenants.Soft(used, limit) {
@@ -173,7 +173,8 @@ func countStored(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int,
 	return Count(ctx, db, tenant, AllSchedules)
 }
 
-// Count returns what is counted in the place of a cohort: of the tally, and of what is not yet folded into it.
+// Count returns the count of a cohort, or of AllSchedules, AllSubjects or
+// AllBytes. It includes the deltas that are not yet folded into the tally.
 func Count(ctx context.Context, db postgres.DB, tenant tenants.ID, cohort int64) (n int, err error) {
 	err = db.QueryRow(ctx, `
 		SELECT (COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = $2), 0)
@@ -198,8 +199,8 @@ func (f *Forecasts) Subjects(ctx context.Context, tenant tenants.ID) (int, error
 	return Count(ctx, f.pool, tenant, AllSubjects)
 }
 
-// ShardsFor returns on how many shards a tenant's new schedules go. A tenant with more schedules uses more shards. So the few
-// schedules that a small tenant has due at once make one chunk, and no shard holds a large part of a large tenant.
+// ShardsFor returns how many shards a tenant's new schedules use. A tenant with more schedules uses more shards. So the few schedules
+// that a small tenant has due at once make one chunk, and no shard holds a large part of a large tenant.
 func (f *Forecasts) ShardsFor(ctx context.Context, tenant tenants.ID) (int16, error) {
 	count, recent := f.counts.last(tenant, shardsFor)
 	if least, ok := f.shards.Load(tenant); ok && recent {
@@ -218,5 +219,5 @@ func (f *Forecasts) ShardsFor(ctx context.Context, tenant tenants.ID) (int16, er
 	return max(least, cohorts.ShardsFor(stored)), nil
 }
 
-// shardsFor is how long a count of schedules, to which what this process makes is added, says over how many shards they go.
+// shardsFor is how long ShardsFor uses a count that it has read. This process adds the schedules that it makes to that count.
 const shardsFor = time.Minute

@@ -1,4 +1,4 @@
-// Package forecast counts what a tenant stores, and forecasts what its schedules ask for.
+// Package forecast counts what a tenant stores, and forecasts the ticks of its schedules.
 //
 // In: cohorts with the number of their members (tally, cohort), compiled timings, quotas. Out: the ticks due in each minute of
 // the days ahead, warnings of crowded minutes and of quotas that are nearly used, and refusals of what exceeds a quota.

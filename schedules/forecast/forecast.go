@@ -17,7 +17,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Config is what Forecasts stands on. All members but Within are required.
+// Config has the dependencies of Forecasts. All members but Within are required.
 type Config struct {
 	Pool    postgres.DB // it shows only the rows of the tenant that a context names
 	Timings *cohorts.Timings
@@ -29,7 +29,7 @@ type Config struct {
 	Within time.Duration
 }
 
-// Forecasts counts what tenants store, and forecasts what it asks for. It is safe for concurrent use.
+// Forecasts counts what tenants store, and forecasts the ticks of their schedules. It is safe for concurrent use.
 type Forecasts struct {
 	pool    postgres.DB
 	timings *cohorts.Timings
@@ -48,14 +48,14 @@ func New(c Config) *Forecasts {
 	return &Forecasts{pool: c.Pool, timings: c.Timings, quotas: c.Quotas, log: c.Log, within: cmp.Or(c.Within, defaultWithin), cache: newCache()}
 }
 
-// estimate is how many ticks of a tenant's stored schedules are due in each minute of a window, and in a week. It follows
-// from the cohorts and how many members each has, and costs the same for a million members as for one.
+// estimate holds how many ticks of a tenant's stored schedules are due in each minute of a window, and in a week. It is computed from the
+// cohorts and their numbers of members, so a million members cost the same as one.
 type estimate struct {
 	now       time.Time
 	from      time.Time // the whole minute of now
 	minutes   []float64
 	lanes     []*lane     // rates of workflows and endpoints
-	also      [][]float64 // minutes of the lanes that the timing passes which is being added
+	also      [][]float64 // minutes of the lanes that the timing now being added passes
 	weekly    float64
 	truncated bool // some of it is estimated
 }
@@ -112,8 +112,8 @@ func (f *Forecasts) computeNow(ctx context.Context, tenant tenants.ID, workflow 
 	return o, nil
 }
 
-// add lays the ticks of n schedules of one timing into the minutes. After most of them the rest is taken to go on as
-// they did, and cut is true.
+// add adds the ticks of n schedules of one timing to the minutes. If the timing has more ticks than most, it assumes that the others
+// continue at the same rate, and cut is true.
 func (o *estimate) add(t *calendar.Timing, n float64, most int) (cut bool) {
 	end := o.from.Add(time.Duration(len(o.minutes)) * time.Minute)
 	at := o.now.Add(-time.Nanosecond)
@@ -132,7 +132,7 @@ func (o *estimate) add(t *calendar.Timing, n float64, most int) (cut bool) {
 	}
 }
 
-// lay adds n ticks to a minute, and to that of the lanes that they pass.
+// lay adds n ticks to a minute, and to the same minute of the lanes that they pass.
 func (o *estimate) lay(minute int, n float64) {
 	o.minutes[minute] += n
 	for _, m := range o.also {
@@ -140,7 +140,7 @@ func (o *estimate) lay(minute int, n float64) {
 	}
 }
 
-// spread lays n ticks into the minutes from an instant on, evenly over a width.
+// spread adds n ticks to the minutes, evenly over a width of time from an instant on.
 func (o *estimate) spread(at time.Time, width time.Duration, n float64) {
 	first := at.Sub(o.from)
 	if width <= 0 {
@@ -158,7 +158,7 @@ func (o *estimate) spread(at time.Time, width time.Duration, n float64) {
 	}
 }
 
-// minute is which of the minutes an instant lies in; false where it lies in none.
+// minute returns the index of the minute that contains an instant, or false if no minute contains it.
 func (o *estimate) minute(at time.Time) (i int, ok bool) {
 	i = int(math.Floor(at.Sub(o.from).Minutes()))
 	return i, i >= 0 && i < len(o.minutes)
@@ -176,7 +176,7 @@ type Cached struct {
 const (
 	mostCached    = 2_000
 	maxAge        = 5 * time.Second
-	costShare     = 50 // a refresh is worth that many times its cost in time
+	costShare     = 50 // a forecast is kept for at least so many times the time that it took to compute
 	defaultWithin = 60 * time.Millisecond
 )
 

@@ -11,7 +11,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// lane is a rate that some workflows share, with the ticks that are due to pass it: that of a workflow, or of an endpoint.
+// lane is the rate of a workflow or of an endpoint, with the ticks that
+// are due to pass it. Several workflows can share the rate of an endpoint.
 type lane struct {
 	name      string // for people
 	endpoint  bool   // it comes after the tenant's own rate
@@ -75,7 +76,7 @@ func (o *estimate) lanesOf(workflow string) (into [][]float64) {
 	return into
 }
 
-// queueAhead is what waits for one rate, minute by minute.
+// queueAhead simulates, minute by minute, the ticks that wait for one rate.
 type queueAhead struct {
 	perSecond, ramp float64
 	backlog         float64
@@ -92,8 +93,8 @@ func (q *queueAhead) capacity() float64 {
 	return q.perSecond * secondsPerMinute * part
 }
 
-// pass lets the ticks of a minute come. It returns how many pass, and which part of the minute it takes until nothing waits: 0 if nothing
-// waits at all.
+// pass adds the ticks of a minute, and returns how many pass. share is the part of the minute after which no tick waits any more. It is 0
+// if none waited before the minute, or some still wait after it.
 func (q *queueAhead) pass(come float64) (passed, share float64) {
 	most := q.capacity()
 	if q.risen++; come <= 0 && q.backlog <= 0 {
@@ -111,7 +112,7 @@ func (q *queueAhead) pass(come float64) (passed, share float64) {
 // waiting is what waits at the end of a minute, over all rates, and the part of the minute after which nothing waited any more.
 type waiting struct{ backlog, share float64 }
 
-// queues lets the ticks of all minutes pass the rates of workflows, then that of the tenant, then those of endpoints.
+// queues simulates how the ticks of all minutes pass the rates of workflows, then that of the tenant, then those of endpoints.
 func (o *estimate) queues(q tenants.Quotas) []waiting {
 	all := make([]waiting, len(o.minutes))
 	tenant := &queueAhead{perSecond: float64(q.TicksPerSecond)}

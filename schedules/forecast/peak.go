@@ -15,11 +15,11 @@ import (
 
 const secondsPerMinute = 60
 
-// peakSteps is in how many of its coming ticks a schedule looks for a Warnings minute.
+// peakSteps is how many coming ticks of a timing Peak looks at to find a crowded minute.
 const peakSteps = 300
 
-// Peak warns of the most Warnings minute of those in which a timing has a tick, where more ticks are due in it than the
-// quota lets through.
+// Peak warns of the most crowded minute in which a timing has a tick, if more
+// ticks are due in that minute than ticks_per_second or a rate lets through.
 func (w *Cached) Peak(t *calendar.Timing, workflow string, q tenants.Quotas, now time.Time) []calendar.Warning {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,7 +46,7 @@ func (w *Cached) Peak(t *calendar.Timing, workflow string, q tenants.Quotas, now
 	return o.warn(worst, workflow, q)
 }
 
-// peakOfAll warns of the most Warnings minute of all.
+// peakOfAll warns of the most crowded minute of all.
 func (w *Cached) peakOfAll(q tenants.Quotas) []calendar.Warning {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,9 +65,8 @@ func (o *estimate) worst() (at int) {
 	return at
 }
 
-// warn says what there is to say of a minute: nothing, unless more ticks are due in it than ticks_per_second, or the rate of a workflow
-// or an endpoint, lets through. Rates that do not concern the workflow, if one is given, are left out. It names the rate that takes
-// longest.
+// warn returns a warning if more ticks are due in a minute than ticks_per_second, or the rate of a workflow or an endpoint, lets through.
+// It ignores rates that do not concern the workflow, if one is given. The warning names the rate that takes longest.
 func (o *estimate) warn(minute int, workflow string, q tenants.Quotas) []calendar.Warning {
 	ticks, perSecond, by := math.Round(o.minutes[minute]), float64(q.TicksPerSecond), "ticks_per_second"
 	for _, l := range o.lanes {
@@ -91,8 +90,8 @@ func drainTime(ticks, perSecond float64) time.Duration {
 	return time.Duration(math.Ceil(ticks/perSecond)) * time.Second
 }
 
-// Fits refuses a timing that comes instead of another (nil: none) where the ticks of all that is stored would be more in
-// a day, on an average of a week, than the quota allows; else it adds the difference to the forecast.
+// Fits returns a fault if t, which replaces another timing (nil: none), would give the stored schedules more ticks a day than the quota
+// allows, on the average of a week. Otherwise Fits adds the difference to the forecast.
 func (w *Cached) Fits(ts *cohorts.Timings, t, instead *calendar.Timing, q tenants.Quotas, now time.Time) error {
 	more := float64(ts.Weekly(t, now))
 	if instead != nil {
@@ -101,7 +100,7 @@ func (w *Cached) Fits(ts *cohorts.Timings, t, instead *calendar.Timing, q tenant
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.latest
-	if o == nil { // nobody knows yet: what is stored already comes to count with the next
+	if o == nil { // there is no forecast yet; the first one will count what is stored already
 		o = &estimate{}
 	}
 	if more > 0 && o.weekly+more > 7*float64(q.ProjectedTicksPerDay)+0.5 {
@@ -121,7 +120,7 @@ const addedSteps = 50
 // perDay is the daily part of a week's ticks, rounded up.
 func perDay(weekly float64) int { return int(math.Ceil(weekly/7 - 1e-6)) }
 
-// Warnings warns of the most Warnings minute of a tenant's, and of quotas that are nearly used.
+// Warnings warns of the most crowded minute of a tenant, and of quotas that are nearly used.
 func (f *Forecasts) Warnings(ctx context.Context, tenant tenants.ID) ([]calendar.Warning, error) {
 	q, err := f.quotas(ctx, tenant)
 	if err != nil {
@@ -146,7 +145,7 @@ func (w *Cached) projected() int {
 	return max(0, perDay(w.latest.weekly))
 }
 
-// Forecast is what a tenant's stored schedules ask for in the time to come, against what its quota lets through.
+// Forecast compares the coming ticks of a tenant's stored schedules with what its quota lets through.
 type Forecast struct {
 	From                 time.Time          `json:"from"`
 	To                   time.Time          `json:"to"`
@@ -161,8 +160,9 @@ type Forecast struct {
 	Groups               []Group            `json:"groups,omitempty"` // only if the request asks for groups
 }
 
-// ForecastPeak is a minute in which more ticks are due than the quota lets through. DrainedAt is when the last tick that waits because of it
-// is handed out, nil if that is after the forecast. With the jitter in each schedule that is due in the minute, none of its ticks waits.
+// ForecastPeak is a minute in which more ticks are due than the quota lets through. DrainedAt is
+// when the last tick that waits because of it is handed out, nil if that is after the forecast.
+// With the jitter in each schedule that is due in the minute, none of its ticks waits.
 type ForecastPeak struct {
 	At        time.Time  `json:"at"`
 	Ticks     int64      `json:"ticks"`
@@ -260,11 +260,11 @@ func (f *Forecasts) Forecast(ctx context.Context, tenant tenants.ID, workflow st
 // at returns when a minute begins.
 func (o *estimate) at(minute int) time.Time { return o.from.Add(time.Duration(minute) * time.Minute) }
 
-// peaks returns the minutes in which a backlog begins, or in which most ticks join one.
+// peaks returns one minute for each backlog: of the minutes in which the backlog grows, the one with the most due ticks.
 func (o *estimate) peaks(q tenants.Quotas) []ForecastPeak {
 	peaks := []ForecastPeak{}
 	before := 0.0
-	most, worst := 0.0, -1 // of the backlog that is under way
+	most, worst := 0.0, -1 // of the current backlog
 	for i, w := range o.queues(q) {
 		if n := o.minutes[i]; w.backlog > before+leastBacklog && n > most {
 			most, worst = n, i
@@ -280,7 +280,7 @@ func (o *estimate) peaks(q tenants.Quotas) []ForecastPeak {
 	return peaks
 }
 
-// leastBacklog is how many ticks wait at least: less is an error of rounding.
+// leastBacklog is the smallest backlog that counts. A smaller one is a rounding error.
 const leastBacklog = 1e-6
 
 func (o *estimate) peak(minute int, drained *time.Time, q tenants.Quotas) ForecastPeak {

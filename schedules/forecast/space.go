@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// spaceMargin is how far from the quota a count of bytes may be 2 s old. Nearer to it each write reads the count.
+// spaceMargin is the distance to the quota beyond which a count of bytes may be 2 s old. Nearer to the quota, each write reads the count.
 const spaceMargin = 256 << 20
 
 // Space is how many bytes a tenant may still store, and how many it has stored.
@@ -47,7 +47,7 @@ func countBytes(ctx context.Context, db postgres.DB, tenant tenants.ID, q tenant
 	return n, nil
 }
 
-// MayStore refuses to store so many bytes where the tenant's quota has no room for them.
+// MayStore returns a fault if the tenant's quota has no room for so many bytes.
 func (f *Forecasts) MayStore(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error {
 	if bytes == 0 {
 		return nil
@@ -82,13 +82,12 @@ func (f *Forecasts) StoredBytes(ctx context.Context, tenant tenants.ID) (int, er
 	return countBytes(ctx, f.pool, tenant, q)
 }
 
-// BytesOf is how many bytes the row of a schedule or of a version stores. PostgreSQL knows the length of a text that is
-// stored apart without reading it.
+// BytesOf is an SQL expression for the bytes that the row of a schedule or of a version stores. PostgreSQL knows the length of a text
+// that is stored outside the row without reading it.
 const BytesOf = `octet_length(spec) + COALESCE(octet_length(payload), 0)`
 
-// RecountBytes adds up what a tenant's schedules and versions store, once a day, and mends the count where it differs: a
-// program that does not count may have written some. It reads rows and count by one snapshot. Only one process may call it at
-// a time.
+// RecountBytes adds up what a tenant's schedules and versions store, once a day, and corrects the count if it differs: a program that
+// does not count may have written some of them. It reads the rows and the count in one snapshot. Only one process may call it at a time.
 func RecountBytes(ctx context.Context, db postgres.DB, tenant tenants.ID) error {
 	due, err := db.Exec(ctx, `
 		INSERT INTO tally (tenant_id, cohort_id, counted_at)

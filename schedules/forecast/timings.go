@@ -85,7 +85,7 @@ func (f *Forecasts) groups(ctx context.Context, tenant tenants.ID, workflow stri
 	return groups, count > mostGroups, nil
 }
 
-// key says with which other cohorts the group is one.
+// key returns the key that the cohorts of the group have in common.
 func (g group) key(apart bool) groupKey {
 	if apart {
 		return groupKey{[16]byte(g.Hash), g.workflow}
@@ -93,8 +93,8 @@ func (g group) key(apart bool) groupKey {
 	return groupKey{hash: [16]byte(g.Hash)}
 }
 
-// groupsQuery reads the tallies of a tenant's cohorts once: the $2 with most members, then some of the others, $3 or a little
-// more, which each stand for several. The members of all come with each row.
+// groupsQuery returns a query that reads the tallies of a tenant's cohorts: the $2 with most members, and a sample of the others. The
+// sample has about $3 cohorts, each of which stands for several. Each row also has the numbers of all members and of all cohorts.
 func groupsQuery(tenant tenants.ID, workflow string) (sql string, args []any) {
 	args, of := []any{tenant, mostGroups, sampledGroups}, ""
 	if workflow != "" {

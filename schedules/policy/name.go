@@ -45,7 +45,7 @@ func ValidKey(s string) bool {
 	return true
 }
 
-// CheckName is the fault of the name of what, located at pointer, or nil.
+// CheckName returns the fault of a name, located at pointer, or nil. what is the kind of thing that has the name.
 func CheckName(pointer, what, s string) error {
 	if ValidName(s) {
 		return nil

@@ -45,7 +45,7 @@ func (t Stored) Keepable(prefix string, q tenants.Quotas) error {
 		if seconds == nil || time.Duration(*seconds)*time.Second <= time.Duration(days)*24*time.Hour {
 			return nil
 		}
-		return fault.Invalid(prefix+pointer, "%s is longer than the tenant's ticks are kept: %s allows %dd", shown(*seconds), quota, days)
+		return fault.Invalid(prefix+pointer, "%s exceeds the quota %s, which allows %dd", shown(*seconds), quota, days)
 	}
 	return fault.Join(
 		check("/delivery/retention/succeeded", "tick_retention_days", t.KeepSucceeded, q.TickRetentionDays),

@@ -11,30 +11,30 @@ type Run struct {
 	At     time.Time
 	DST    calendar.DSTNote
 	From   time.Time // the earliest nominal time that it stands for; At where it stands for none
-	Missed int       // how many, for a member that has been there since From
-	Late   bool      // it catches up: times were missed, or it is more than a minute late; jitter makes it no later
+	Missed int       // how many times it stands for, to a member that joined at From or earlier
+	Late   bool      // it catches up: times were missed, or it is more than a minute late, not counting jitter
 	Drop   bool      // its ticks are recorded as missed, not handed out
 	Quiet  bool      // its ticks are recorded as skipped for quiet hours, not handed out
 	Next   time.Time // the nominal time after At; zero: there is none
 
-	overdue bool // it is late, whatever it stands for
+	overdue bool // it began too late by the clock, even if no time was missed
 }
 
 const (
 	onTime     = time.Minute // a run that begins later than this catches up
-	mostCaught = 1000        // ticks that missed: all hands out at most
+	mostCaught = 1000        // with missed: all, a cohort hands out at most so many late ticks
 )
 
 // KnowsMissed reports whether this program knows a policy for missed ticks. A newer one may have stored another.
 func KnowsMissed(policy string) bool { return policy == "last" || policy == "all" || policy == "none" }
 
-// Begin decides what a run serves that begins at now in a cohort whose next nominal time is next, and is due by now:
-// times that wait for the end of quiet hours (see calendar.Timing.Due) are served as one, by the last of them.
+// Begin decides what a run serves that begins at now. next is the next nominal time of the cohort, and is due by now. Times that wait for
+// the end of quiet hours (see calendar.Timing.Due) are served together, by the last of them.
 func Begin(t *calendar.Timing, next, now time.Time, missed string) Run {
 	return BeginUntil(t, next, now, now, missed)
 }
 
-// BeginUntil is Begin in a cohort that t tells the times of no longer than until a moment, not after now.
+// BeginUntil is Begin for a cohort whose times t determines only up to a moment, which is not after now.
 func BeginUntil(t *calendar.Timing, next, until, now time.Time, missed string) Run {
 	r := Run{At: next, From: next}
 	due := t.Due(next)
@@ -47,7 +47,7 @@ func BeginUntil(t *calendar.Timing, next, until, now time.Time, missed string) R
 		last, ok = t.Prev(end)
 	}
 	if !ok || last.At.Before(next) {
-		last = calendar.Tick{At: next} // retimed since next was computed: served as it was promised
+		last = calendar.Tick{At: next} // the cohort was retimed after next was computed: next is served as promised
 	}
 	switch behind := last.At.After(due); {
 	case behind && missed == "all":
@@ -59,7 +59,7 @@ func BeginUntil(t *calendar.Timing, next, until, now time.Time, missed string) R
 			}
 		}
 	case behind:
-		if missed == "none" && now.Sub(due) > onTime { // what is late is dropped, and the next run serves what is not
+		if missed == "none" && now.Sub(due) > onTime { // this run drops the late times, and the next run serves the others
 			late, ok := lastDue(t, now.Add(-onTime))
 			switch {
 			case ok && late.At.After(last.At):
@@ -89,7 +89,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Resume is a run that began earlier and has not reached all members, as of now.
+// Resume returns, as of now, a run that began earlier and has not reached all members.
 func Resume(t *calendar.Timing, at, from time.Time, missed int, drop bool, now time.Time) Run {
 	r := Run{At: at, From: from, Missed: missed, Drop: drop}.Placed(t)
 	r.decideLate(t, now)
@@ -102,10 +102,10 @@ func (r *Run) decideLate(t *calendar.Timing, now time.Time) {
 	r.Late = r.Drop || r.overdue || r.Missed > 0 && !r.waited(t, r.From)
 }
 
-// Until is the run with its nominal time moved to the last one before a moment, which stands for those before it.
+// Until returns the run with At moved to the last nominal time before a moment. The run then stands for the times before that one.
 func (r Run) Until(t *calendar.Timing, before time.Time) Run {
 	last, ok := t.Prev(before)
-	for ok && last.At.After(r.From) && t.LeavesOut(last.At) { // it is left out by itself, after the run
+	for ok && last.At.After(r.From) && t.LeavesOut(last.At) { // quiet hours drop this time, and a later run records that
 		last, ok = t.Prev(last.At)
 	}
 	if ok && last.At.After(r.From) {
@@ -124,7 +124,7 @@ func lastDue(t *calendar.Timing, before time.Time) (calendar.Tick, bool) {
 	return t.Prev(begin)
 }
 
-// waited tells whether a nominal time, not after the run's, waited for the end of the same quiet hours as the run's.
+// waited reports whether a nominal time waited for the end of the same quiet hours as the run's. The time is not after the run's.
 func (r Run) waited(t *calendar.Timing, at time.Time) bool {
 	if !t.Waits(r.At) {
 		return false
@@ -133,7 +133,7 @@ func (r Run) waited(t *calendar.Timing, at time.Time) bool {
 	return !at.Before(begin)
 }
 
-// Placed fills in what follows from the run's nominal time.
+// Placed returns the run with the members that follow from its nominal time: DST, Next and Quiet.
 func (r Run) Placed(t *calendar.Timing) Run {
 	if tick, ok := t.Prev(r.At.Add(time.Second)); ok && tick.At.Equal(r.At) {
 		r.DST = tick.DST
@@ -148,11 +148,12 @@ func (r Run) Placed(t *calendar.Timing) Run {
 	return r
 }
 
-// For is the run as a member sees it to whom nominal times count from one moment until another (nil: for good): which of
-// them it is served, and how many earlier ones that stands for. It is false where none of the run's counts to it.
+// For returns the run as one member sees it. The nominal times from one moment until another
+// (nil: without end) count for the member. own has the last of the run's times that counts for
+// the member, and how many earlier ones it stands for. ok is false if none of them counts.
 func (r Run) For(t *calendar.Timing, from time.Time, until *time.Time) (own Run, ok bool) {
 	own = r
-	if until != nil && r.At.After(*until) { // its last came and went before the run began
+	if until != nil && r.At.After(*until) { // the last time that counts for the member is before the run's
 		last, found := t.Prev(until.Add(time.Second))
 		if !found || last.At.Before(r.From) {
 			return own, false
@@ -170,7 +171,7 @@ func (r Run) For(t *calendar.Timing, from time.Time, until *time.Time) (own Run,
 	return own, true
 }
 
-// MissedSince is how many nominal times the run stands for, for a member to whom they count from a moment on.
+// MissedSince returns how many nominal times the run stands for, if times count for the member only from a moment on.
 func (r Run) MissedSince(t *calendar.Timing, from time.Time) int {
 	if r.Missed == 0 || !from.After(r.From) {
 		return r.Missed
@@ -178,13 +179,13 @@ func (r Run) MissedSince(t *calendar.Timing, from time.Time) int {
 	return min(r.Missed, t.Count(from, r.At))
 }
 
-// Limit is how many nominal times count, from a moment on.
+// Limit says that only the first Left nominal times from From on count.
 type Limit struct {
 	From time.Time
 	Left int
 }
 
-// Last is the last that counts, or the last that there is.
+// Last returns the last nominal time that counts, or the last one of the timing if it has fewer.
 func (l Limit) Last(t *calendar.Timing) time.Time {
 	first, ok := t.Next(l.From.Add(-time.Second))
 	if !ok {
@@ -194,7 +195,7 @@ func (l Limit) Last(t *calendar.Timing) time.Time {
 	return last.At
 }
 
-// Delays tells whether a timing is fixed_delay; nil is not.
+// Delays reports whether a timing is fixed_delay. It returns false for nil.
 func Delays(t *calendar.Timing) bool {
 	if t == nil {
 		return false

@@ -201,8 +201,8 @@ func TestAMemberThatMissedNothingIsNotLate(t *testing.T) {
 	}
 }
 
-// TestRunsMeetANaiveModel lists all nominal times that are due and says of each run what it must be; and follows the
-// runs until none is due: each time is served or stood for exactly once.
+// TestRunsMeetANaiveModel lists all nominal times that are due, and compares each run with a model. It begins runs until no time is due:
+// each time is served, or stood for by a run, exactly once.
 func TestRunsMeetANaiveModel(t *testing.T) {
 	t.Parallel()
 	var timings []*calendar.Timing

@@ -9,10 +9,10 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 )
 
-// Walk is the order in which a run with jitter comes to the members of a cohort. Each member has a place on a circle,
-// its phase; each run begins at another point of it, and goes round once while the jitter lasts, or until the next
-// nominal time where that is sooner. The walk follows from the timing, the nominal time and the workflow alone: it is
-// the same on every process and after a restart.
+// Walk is the order in which a run with jitter reaches the members of a cohort. Each member has a phase,
+// which is its place on a circle. Each run begins at another point of the circle and goes round once. The
+// round takes as long as the jitter, or until the next nominal time if that is sooner. Only the timing, the
+// nominal time and the workflow determine the walk, so it is the same in every process and after a restart.
 type Walk struct {
 	at    time.Time // when it begins: the nominal time, or the end of the quiet hours that it waits for
 	gap   time.Duration
@@ -43,21 +43,21 @@ func (r Run) gap(t *calendar.Timing) time.Duration {
 	return gap
 }
 
-// circle is the place of a phase on the circle: phases are signed, and lie in the index in that order.
+// circle returns the place of a phase on the circle. Phases are signed, and the index has them in the same order.
 func circle(phase int64) uint64 { return uint64(phase) ^ 1<<63 }
 
 func phaseAt(place uint64) int64 { return int64(place ^ 1<<63) }
 
-// distance is how far into the walk a member comes, of a whole round.
+// distance returns how far a member is from the beginning of the walk. A whole round is 2^64.
 func (w Walk) distance(phase int64) uint64 { return circle(phase) - w.start }
 
-// Due is when the walk comes to a member: at its nominal time or later, and always before the next one.
+// Due returns when the walk reaches a member: at its nominal time or later, and always before the next one.
 func (w Walk) Due(phase int64) time.Time {
 	part := float64(w.distance(phase)) / math.Exp2(64)
 	return w.at.Add(min(time.Duration(part*float64(w.gap)), w.gap-time.Microsecond)).Truncate(time.Microsecond)
 }
 
-// Passed tells whether a cursor has passed a member.
+// Passed reports whether a cursor has passed a member.
 func (w Walk) Passed(cursor, cursorID, phase, id int64) bool {
 	c, m := w.distance(cursor), w.distance(phase)
 	return m < c || m == c && id <= cursorID
@@ -68,10 +68,10 @@ type Leg struct {
 	After   int64 // with AfterID, the cursor
 	AfterID int64
 	Upto    int64
-	Last    bool // the walk goes no further for now; where it is false another leg follows at once
+	Last    bool // the walk goes no further for now; false: another leg follows at once
 }
 
-// Leg is what of the walk lies after a cursor (nil: its beginning) and is due at now.
+// Leg returns the part of the walk after a cursor (nil: from the beginning) that is due at now.
 func (w Walk) Leg(cursor, cursorID *int64, now time.Time) Leg {
 	reach := uint64(math.MaxUint64)
 	if gone := now.Sub(w.at); gone < w.gap {
@@ -82,7 +82,7 @@ func (w Walk) Leg(cursor, cursorID *int64, now time.Time) Leg {
 	if cursor != nil {
 		leg.After, leg.AfterID = *cursor, *cursorID
 	}
-	// Distances from -start on lie past the end of the circle: there the walk goes on at its lowest phase.
+	// A distance of -start or more is past the end of the circle. There the walk continues at the lowest phase.
 	wraps := -w.start
 	if w.start != 0 && w.distance(leg.After) < wraps && reach >= wraps {
 		leg.Upto = math.MaxInt64
@@ -95,8 +95,8 @@ func (w Walk) Leg(cursor, cursorID *int64, now time.Time) Leg {
 	return leg
 }
 
-// Rest is where the walk goes on after a leg that was its last for now: up to two ranges of phases, both ends
-// included, in the order in which it comes to them.
+// Rest returns what is left of the walk after a leg that was its last for now:
+// up to two ranges of phases, both ends included, in the order of the walk.
 func (w Walk) Rest(leg Leg) (ranges [][2]int64) {
 	end := phaseAt(w.start - 1) // the last place of the walk
 	reached := leg.Upto
@@ -104,7 +104,7 @@ func (w Walk) Rest(leg Leg) (ranges [][2]int64) {
 		return nil
 	}
 	next := phaseAt(circle(reached) + 1)
-	if w.start == 0 || w.distance(next) >= -w.start { // past the end of the circle already, or never
+	if w.start == 0 || w.distance(next) >= -w.start { // the walk has passed the end of the circle, or never does
 		return [][2]int64{{next, end}}
 	}
 	return [][2]int64{{next, math.MaxInt64}, {math.MinInt64, end}}
@@ -113,14 +113,14 @@ func (w Walk) Rest(leg Leg) (ranges [][2]int64) {
 // Lowest is the cursor from which the leg after the end of the circle begins.
 const Lowest = math.MinInt64
 
-// PhaseOf is where a schedule stands among the members of a cohort with jitter: a hash of who it is.
+// PhaseOf returns the phase of a schedule in a cohort with jitter: a hash of its identity.
 func PhaseOf(identity string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(identity))
 	return int64(mix(h.Sum64()))
 }
 
-// mix ends a hash as splitmix64 does: FNV leaves neighbours close together.
+// mix is the last step of splitmix64. It spreads hashes of similar texts, which FNV leaves close together.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -67,8 +67,9 @@ func NewErasures(c ErasuresConfig) *Erasures {
 
 const eraseTime = 8 * time.Second
 
-// Erase deletes all that is kept of a subject over all workflows, and keeps a receipt. Its schedules and then their record go in bounded
-// parts, and all is gone when it returns. Where that takes too long it is 503, and FinishErasures goes on with it.
+// Erase deletes all that is kept of a subject over all workflows, and keeps a receipt. It
+// deletes the schedules and then their record in bounded parts, and all is gone when it returns.
+// If that takes too long, it returns a fault 503, and FinishErasures goes on with the erasure.
 func (es *Erasures) Erase(ctx context.Context, tenant tenants.ID, subject, by string, pre version.Precondition) (Erasure, error) {
 	if err := policy.CheckSubject("/subject", subject); err != nil {
 		return Erasure{}, err
@@ -96,10 +97,10 @@ func (es *Erasures) Erase(ctx context.Context, tenant tenants.ID, subject, by st
 	if err != nil {
 		return Erasure{}, err
 	}
-	for _, one := range pending { // an earlier one that was cut is part of it
+	for _, one := range pending { // an earlier erasure of the subject that was cut is finished, too
 		if err := es.finishErasure(ctx, tenant, one); err != nil {
 			if ctx.Err() != nil {
-				busy := fault.Unavailable("busy", "there is much of the subject: its erasure goes on; ask again")
+				busy := fault.Unavailable("busy", "the subject has much data, and its erasure continues: send the request again later")
 				busy.RetryAfter = 10 * time.Second
 				return Erasure{}, busy
 			}
@@ -109,7 +110,7 @@ func (es *Erasures) Erase(ctx context.Context, tenant tenants.ID, subject, by st
 	return es.erasure(ctx, tenant, id)
 }
 
-// subjectHash is a hash of a tenant's subject that tells nothing of it to who lacks the secret.
+// subjectHash returns a hash of a tenant's subject. Without the secret it reveals nothing of the subject.
 func (es *Erasures) subjectHash(tenant tenants.ID, subject string) []byte {
 	h := hmac.New(sha256.New, es.secret)
 	_, _ = fmt.Fprintf(h, "carillon subject v1 %d/%s", tenant, subject)
@@ -129,8 +130,8 @@ func checkProfile(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject str
 // eraseStep is how many schedules of a subject are erased in one transaction, which locks the shards that they lie in.
 const eraseStep = 500
 
-// eraseSchedules begins the erasure of a subject, which is locked: it deletes all that names the subject, except the record of its schedules,
-// kept answers, and the schedules beyond eraseStep, and notes what is left to do.
+// eraseSchedules begins the erasure of a subject, which is locked. It deletes all that names the subject, except the record of its
+// schedules, kept answers, and the schedules beyond eraseStep. It stores what is left to do.
 func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject string, hash []byte, by string) (id int64, err error) {
 	found, err := find(ctx, tx, tenant, subject)
 	if err != nil {

@@ -74,7 +74,7 @@ func (q QuietWindows) read() (windows calendar.Quiet, err error) {
 		return nil, err
 	}
 	if windows.LeavesNothing() {
-		return nil, fault.Invalid("/quiet_hours", "the windows leave no minute of the week that is not quiet")
+		return nil, fault.Invalid("/quiet_hours", "the windows cover the whole week: leave some time without quiet hours")
 	}
 	return windows, nil
 }
@@ -87,7 +87,7 @@ func (q QuietHours) read(at string) (w calendar.Window, err error) {
 	}
 	errs := []error{fromErr, toErr}
 	if fromErr == nil && toErr == nil && from == to {
-		errs = append(errs, fault.Invalid(at+"/to", "quiet hours end at another time than they begin at: the whole day is from 00:00 to 24:00"))
+		errs = append(errs, fault.Invalid(at+"/to", "from and to must differ: for a whole day use 00:00 and 24:00"))
 	}
 	if q.Then != "" && q.Then != deferQuiet && q.Then != skipQuiet {
 		errs = append(errs, fault.Invalid(at+"/then", "%q is neither defer nor skip", q.Then))

@@ -34,7 +34,7 @@ func (ss *Subjects) Rename(ctx context.Context, tenant tenants.ID, subject strin
 		return out, false, err
 	}
 	if p.To == subject {
-		return out, false, fault.Invalid("/to", "the subject is called that already")
+		return out, false, fault.Invalid("/to", "the new name equals the present name")
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -77,7 +77,7 @@ func rename(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject, to strin
 	}
 	moves := profile != nil
 	if !moves && len(from.live)+len(from.deleted) == 0 {
-		return out, fault.NotFound("there is nothing of subject %q", subject)
+		return out, fault.NotFound("subject %q has no profile and no schedules", subject)
 	}
 	ids := from.ids()
 	var b pgx.Batch

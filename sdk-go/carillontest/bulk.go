@@ -129,7 +129,7 @@ func readScope(q *query) scope {
 	case c.label == "" && !validName(c.workflow):
 		q.bad("workflow", "a workflow's name is 1 to 128 of A-Z a-z 0-9 . _ -")
 	case c.label != "" && (c.workflow != "" || c.prefix != ""):
-		q.bad("label", "a sync is of a label or of a workflow, not of both: leave out workflow and key_prefix, or label")
+		q.bad("label", "a sync selects either a label or a workflow: omit label, or omit workflow and key_prefix")
 	case c.unlisted != "keep" && c.unlisted != "pause" && c.unlisted != "delete":
 		q.bad("unlisted", "%q is not one of keep, pause, delete", c.unlisted)
 	}
@@ -167,7 +167,7 @@ func (c scope) refuse(l line) error {
 	has, there := l.Labels[label]
 	switch {
 	case labelled && (!there || has != value):
-		return out("/labels", "the sync is of schedules with the label %q: give it to the schedule", c.label)
+		return out("/labels", "this sync is for schedules with the label %q: add the label to the schedule", c.label)
 	case labelled:
 		return nil
 	case l.workflow != c.workflow:
@@ -226,7 +226,7 @@ func (c scope) claimed(l line, h *schedule) error {
 		return nil
 	}
 	if other, has := h.labels[label]; has && other != l.Labels[label] {
-		return fault.Conflict("claimed", "the schedule has the label %s:%s, so that it belongs to another list", label, other)
+		return fault.Conflict("claimed", "the schedule belongs to another list: it has the label %s:%s", label, other)
 	}
 	return nil
 }

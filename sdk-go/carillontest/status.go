@@ -117,7 +117,7 @@ func (s *Server) skip(r *http.Request, values []string) (any, error) {
 	}
 	switch {
 	case (p.Count == nil) == (len(p.At) == 0):
-		return nil, fault.Invalid("", "either count or at is given")
+		return nil, fault.Invalid("", "give either count or at, not both")
 	case p.Count != nil && (*p.Count < 1 || *p.Count > mostSkips):
 		return nil, fault.Invalid("/count", "%d is not between 1 and %d", *p.Count, mostSkips)
 	}
@@ -161,7 +161,7 @@ func (h *schedule) leaveOut(more []time.Time) error {
 		}
 	}
 	if len(kept) > mostSkips {
-		return fault.Invalid("", "%d ticks would be left out, and %d may be", len(kept), mostSkips)
+		return fault.Invalid("", "%d coming ticks would be skipped; the maximum is %d", len(kept), mostSkips)
 	}
 	h.skips = kept
 	return nil

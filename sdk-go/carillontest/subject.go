@@ -164,7 +164,7 @@ func readQuiet(all carillon.QuietWindows) (windows calendar.Quiet, err error) {
 		windows = append(windows, w)
 	}
 	if windows.LeavesNothing() {
-		return nil, fault.Invalid("/quiet_hours", "the windows leave no minute of the week that is not quiet")
+		return nil, fault.Invalid("/quiet_hours", "the windows cover the whole week: leave some time without quiet hours")
 	}
 	return windows, nil
 }
