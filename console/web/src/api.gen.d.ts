@@ -9219,9 +9219,9 @@ export interface operations {
     getZone: {
         parameters: {
             query?: {
-                /** @description The beginning of the range */
+                /** @description The beginning of the range, which belongs to it; default: now. */
                 from?: components["schemas"]["Moment"];
-                /** @description The end of the range */
+                /** @description The end of the range, which does not belong to it; default: five years after from. */
                 to?: components["schemas"]["Moment"];
             };
             header?: {
