@@ -56,8 +56,10 @@ func openFolder() (string, error) {
 	return dir, os.Chmod(dir, 0o755)
 }
 
+// buildCarillon compiles carillon with the flags of the Dockerfile.
 func buildCarillon(ctx context.Context, to string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-o", to, program)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", to, program)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build carillon: %w\n%s", err, out)
 	}

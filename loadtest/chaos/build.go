@@ -18,10 +18,10 @@ func Build(ctx context.Context, dir, tags string, clocks bool) (string, error) {
 	return build(ctx, dir, "carillon", "", tags, clocks)
 }
 
-// build compiles the source in a folder, or in the current folder if source is "".
+// build compiles the source in a folder, or in the current folder if source is "", with the flags of the Dockerfile.
 func build(ctx context.Context, dir, name, source, tags string, clocks bool) (string, error) {
 	file := filepath.Join(dir, name)
-	args := []string{"build", "-tags", tags, "-o", file}
+	args := []string{"build", "-trimpath", "-tags", tags, "-o", file}
 	if clocks {
 		overlay, err := wrongClocks(dir)
 		if err != nil {
@@ -30,7 +30,7 @@ func build(ctx context.Context, dir, name, source, tags string, clocks bool) (st
 		args = append(args, "-overlay", overlay)
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, program)...)
-	cmd.Dir = source
+	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build carillon: %w\n%s", err, out)
 	}

@@ -45,7 +45,8 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer os.RemoveAll(folder)
 	server.program = filepath.Join(folder, "carillon")
-	build := exec.Command("go", "build", "-o", server.program, "github.com/carillonhq/carillon/cmd/carillon")
+	build := exec.Command("go", "build", "-trimpath", "-o", server.program, "github.com/carillonhq/carillon/cmd/carillon")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // with the flags of the Dockerfile
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("build the program: %w\n%s", err, out)
 	}
