@@ -17,7 +17,7 @@ type Metrics struct {
 // NewMetrics registers the metrics of upkeep with r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		broken:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_broken_promises", Help: "Rows that break an invariant, counted by a scan every 15 s; 0 is healthy."}, []string{"promise"}),
+		broken:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_broken_promises", Help: "Rows that break a promise, counted by a scan every 15 s; 0 is healthy."}, []string{"promise"}),
 		overdue:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_overdue_seconds", Help: "Age of the oldest due time that no sweep has reached, by kind: cohort, delayed tick or tenant's turn."}, []string{"what"}),
 		unopened:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_unopened_chunk_seconds", Help: "Age of the oldest unopened chunk, since its sweep."}),
 		withoutNext: prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_schedules_without_next", Help: "Active schedules found without a next time for two minutes or more; 0 is healthy."}),
