@@ -89,12 +89,13 @@ func (p *pass) queueOf(ctx context.Context, tenant tenants.ID, limit int) (cohor
 	return cohorts, nil
 }
 
-// readQueue reads cohorts of a tenant that have waited since a moment, or for a shorter time.
+// readQueue reads cohorts of a tenant that have waited since a moment, or for a shorter time. It says isfinite because a comparison of
+// due_at would let the planner choose the index cohort_due, which has an entry for each earlier wait of every tenant in the shard.
 func (p *pass) readQueue(ctx context.Context, tenant tenants.ID, from time.Time, limit int) ([]*due, error) {
 	rows, _ := p.tx.Query(ctx, `
 		SELECT `+DueColumns+`
 		FROM cohort c
-		WHERE c.shard = $1 AND c.tenant_id = $2 AND c.throttled_at IS NOT NULL AND c.throttled_at >= $4 AND NOT c.paced AND c.due_at = 'infinity'
+		WHERE c.shard = $1 AND c.tenant_id = $2 AND c.throttled_at IS NOT NULL AND c.throttled_at >= $4 AND NOT c.paced AND NOT isfinite(c.due_at)
 		ORDER BY c.throttled_at, c.id
 		LIMIT $3`, p.shard, tenant, limit, from) // ForEachRow reports the error
 	cohorts, err := collectDue(rows)
