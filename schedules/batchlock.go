@@ -13,12 +13,27 @@ import (
 // scheduleName is a schedule of a tenant.
 type scheduleName struct{ workflow, key string }
 
-// namedIDs are the ids of the schedules of tenant $1 that workflows $2 and keys $3 name. Each is looked up by the index, whatever the
-// planner knows of the table: a subquery with an OFFSET is not taken apart.
-const namedIDs = `ARRAY (
-		SELECT s.id
-		FROM unnest($2::text[], $3::text[]) AS n (workflow, key)
-		CROSS JOIN LATERAL (SELECT id FROM schedule WHERE tenant_id = $1 AND workflow = n.workflow AND key = n.key OFFSET 0) s)`
+// genericPlans makes PostgreSQL plan each statement of a batch once for a connection. The plans for all values look up each row by an
+// index, as those for given values do, whose planning costs more than a third of a put of one schedule.
+const genericPlans = `SET LOCAL plan_cache_mode = force_generic_plan`
+
+// namedRows reads the schedules of tenant $1 that workflows $2 and keys $3 name, as s. Each is looked up by the index, whatever the planner
+// knows of the table: it does not take a subquery with an OFFSET apart.
+const namedRows = `
+		unnest($2::text[], $3::text[]) AS n (workflow, key)
+		CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND workflow = n.workflow AND key = n.key OFFSET 0) s`
+
+// namedIDs are the ids of those.
+const namedIDs = `ARRAY (SELECT s.id FROM ` + namedRows + `)`
+
+// lockByID locks schedules of tenant $1 in the order of their ids. For a new table without statistics the planner prefers one read of all
+// the tenant's schedules to many lookups, so each row has a lookup of its own.
+func lockByID(ids string) string {
+	return `
+		SELECT l.id
+		FROM (SELECT id FROM (` + ids + `) s ORDER BY id) n
+		CROSS JOIN LATERAL (SELECT id FROM schedule WHERE tenant_id = $1 AND id = n.id FOR UPDATE) l`
+}
 
 // lockNamed locks the schedules of names, and before them their shards, and then reads them and the clock. The row of a name that has no
 // schedule is nil, and the shard in which it would be made, of newborn, is locked.
@@ -28,6 +43,7 @@ func (b *batch) lockNamed(ctx context.Context, names []scheduleName, newborn []i
 		workflows[i], keys[i] = name.workflow, name.key
 	}
 	var q pgx.Batch
+	q.Queue(genericPlans)
 	q.Queue(`
 		SELECT shard, pg_advisory_xact_lock_shared($5, shard)::text
 		FROM (
@@ -36,11 +52,14 @@ func (b *batch) lockNamed(ctx context.Context, names []scheduleName, newborn []i
 			ORDER BY shard
 		) s`, b.tenant, workflows, keys, newborn, cohorts.ShardLocks)
 	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it.
-	q.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND id = ANY(`+namedIDs+`) ORDER BY id FOR UPDATE`, b.tenant, workflows, keys)
-	q.Queue(`SELECT `+rowColumns+` FROM `+rowTables+` WHERE s.tenant_id = $1 AND s.id = ANY(`+namedIDs+`)`, b.tenant, workflows, keys)
+	q.Queue(lockByID(`SELECT s.id FROM `+namedRows), b.tenant, workflows, keys)
+	q.Queue(`SELECT `+rowColumns+` FROM `+namedRows+lookups, b.tenant, workflows, keys)
 	q.Queue(`SELECT ` + postgres.Now)
 	results := b.tx.SendBatch(ctx, &q)
 	defer results.Close()
+	if _, err := results.Exec(); err != nil {
+		return nil, fmt.Errorf("choose generic plans: %w", err)
+	}
 	shards := map[int16]bool{}
 	var shard int16
 	var nothing *string
@@ -77,8 +96,11 @@ func (b *batch) lockNamed(ctx context.Context, names []scheduleName, newborn []i
 func (b *batch) lockRows(ctx context.Context, ids []int64) ([]*row, error) {
 	slices.Sort(ids)
 	var q pgx.Batch
-	q.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, b.tenant, ids)
-	q.Queue(`SELECT `+rowColumns+` FROM `+rowTables+` WHERE s.tenant_id = $1 AND s.id = ANY($2)`, b.tenant, ids)
+	q.Queue(lockByID(`SELECT unnest($2::bigint[]) AS id`), b.tenant, ids)
+	q.Queue(`
+		SELECT `+rowColumns+`
+		FROM unnest($2::bigint[]) AS n (id)
+		CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND id = n.id OFFSET 0) s`+lookups, b.tenant, ids)
 	q.Queue(`SELECT ` + postgres.Now)
 	results := b.tx.SendBatch(ctx, &q)
 	defer results.Close()
