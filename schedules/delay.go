@@ -56,7 +56,7 @@ func (r *row) joinDelay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *ca
 		INSERT INTO cohort (id, shard, tenant_id, workflow, hash, missed, ordered, delay, next_at, due_at)
 		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, n.ordered, true, $7::timestamptz, `+cohorts.NotPast("$7::timestamptz")+`
 		FROM n
-		ON CONFLICT (shard, id) DO UPDATE
+		ON CONFLICT (shard, id, tenant_id) DO UPDATE
 		SET next_at = excluded.next_at, due_at = excluded.due_at, `+notInRun+`, empty_at = NULL
 		RETURNING id`,
 		r.Shard, tenant, r.Workflow, r.Hash, *r.CohortMissed, string(t.Canonical()), r.NextAt).Scan(&id)

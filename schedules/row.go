@@ -102,7 +102,7 @@ const rowTables = `
 	JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
 	LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
 	LEFT JOIN cohort c ON c.shard = s.shard AND c.id = s.cohort_id AND c.tenant_id = s.tenant_id
-	LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.phase = s.phase AND m.schedule_id = s.id
+	LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.phase = s.phase AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id
 	LEFT JOIN subject_profile profile ON profile.tenant_id = s.tenant_id AND profile.subject = CASE WHEN s.by_subject THEN CASE WHEN s.subject IS NULL THEN s.key ELSE s.subject END END`
 
 var oneRow = `SELECT ` + rowColumns + ` FROM ` + rowTables + `

@@ -45,7 +45,7 @@ CREATE TABLE cohort (
   over         boolean          NOT NULL DEFAULT false,
   held         boolean          NOT NULL DEFAULT false,
   paced        boolean          NOT NULL DEFAULT false,
-  PRIMARY KEY (shard, id),
+  PRIMARY KEY (shard, id, tenant_id),
   CONSTRAINT cohort_in_run CHECK ((run_at IS NULL) = (at_id IS NULL) AND (run_at IS NULL) = (at_phase IS NULL))
 ) WITH (fillfactor = 80);
 CREATE INDEX cohort_calendars ON cohort (tenant_id, shard, id) WHERE calendars IS NOT NULL;
@@ -84,7 +84,7 @@ CREATE TABLE member (
   from_at     timestamptz NOT NULL,
   until_at    timestamptz,
   retimed_at  timestamptz,
-  PRIMARY KEY (cohort_id, phase, schedule_id)
+  PRIMARY KEY (cohort_id, phase, schedule_id, tenant_id)
 );
 CREATE INDEX member_ended ON member (until_at) WHERE until_at IS NOT NULL;
 CREATE INDEX member_limited ON member (cohort_id) WHERE until_at IS NOT NULL;

@@ -64,7 +64,7 @@ COMMENT ON COLUMN rate_allowance.tokens IS 'how many there were at at; less than
 COMMENT ON COLUMN rate_allowance.ramp_from IS 'when the rate began to rise after a pause; null: it does not rise';
 
 CREATE TABLE chunk (
-  id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  id         bigint      GENERATED ALWAYS AS IDENTITY,
   shard      smallint    NOT NULL,
   tenant_id  int         NOT NULL,
   kind       smallint    NOT NULL,
@@ -82,6 +82,7 @@ CREATE TABLE chunk (
   done_at    timestamptz,
   hand_at    timestamptz,
   trace      bytea,
+  PRIMARY KEY (id, tenant_id),
   CONSTRAINT chunk_done_was_opened CHECK (done_at IS NULL OR opened_at IS NOT NULL),
   CONSTRAINT chunk_kind CHECK (kind IN (0, 1))
 ) WITH (fillfactor = 80);

@@ -45,7 +45,7 @@ func MakeCohort(ctx context.Context, tx pgx.Tx, of Shared, stamp Stamp, now time
 		INSERT INTO cohort AS c (id, shard, tenant_id, workflow, hash, missed, ordered, next_at, due_at, calendars, revision, tzdata)
 		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, n.ordered, $7::timestamptz, `+NotPast("$8::timestamptz")+`, $9::text[], $10::bigint, $11::text
 		FROM n
-		ON CONFLICT (shard, id) DO UPDATE
+		ON CONFLICT (shard, id, tenant_id) DO UPDATE
 		SET revision = CASE WHEN c.due_at IS NULL THEN excluded.revision ELSE c.revision END,
 		    tzdata = CASE WHEN c.due_at IS NULL THEN excluded.tzdata ELSE c.tzdata END,
 		    next_at = CASE WHEN c.due_at IS NULL THEN excluded.next_at ELSE c.next_at END,
