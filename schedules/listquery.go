@@ -43,11 +43,11 @@ func (f Filter) query(tenant tenants.ID, after Position, through *Position, limi
 		tables = `(SELECT s.tenant_id, s.workflow, s.key FROM schedule s WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` + strconv.Itoa(mostListed) + `) k
 			CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = k.tenant_id AND workflow = k.workflow AND key = k.key OFFSET 0) s`
 		args = append(args, f.KeyContains)
-		where, order = fmt.Sprintf("position($%d IN k.key) > 0", len(args)), "k.workflow, k.key"
+		where, order = fmt.Sprintf("position($%d IN k.key) > 0", len(args)), f.order("k")
 		f.KeyContains = ""
 	} else if f.passesMany() && through == nil {
 		tables = `(SELECT s.* FROM ` + tables + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` + strconv.Itoa(mostListed) + `) s`
-		where, order = "true", "s.workflow, s.key"
+		where, order = "true", f.order("s")
 	}
 	where, args = f.pick(where, args)
 	args = append(args, limit)
@@ -59,6 +59,15 @@ func (f Filter) query(tenant tenants.ID, after Position, through *Position, limi
 			LIMIT $` + strconv.Itoa(len(args)) + `
 		) s ` + lookups + `
 		ORDER BY s.workflow, s.key`, args
+}
+
+// order returns the order of a list whose rows come from a subquery. In one workflow it is the key: outside of the subquery the planner does
+// not know that the workflow is the same in all rows, and would read and sort all of them before the first.
+func (f Filter) order(of string) string {
+	if f.Workflow != "" {
+		return of + ".key"
+	}
+	return of + ".workflow, " + of + ".key"
 }
 
 // source returns the table whose order a list follows, and all tables that the list reads.

@@ -282,6 +282,32 @@ func TestAPageLooksAtSoManySchedules(t *testing.T) {
 	bounded(schedules.Filter{Status: policy.Active})
 }
 
+// A page of a workflow that finds its schedules at once reads no more of them, although it may look at more.
+func TestAPageOfAWorkflowStopsWhenItIsFull(t *testing.T) {
+	t.Parallel()
+	h := schedulestest.New(t)
+	crowd(h)
+	h.Exec(`UPDATE schedule SET labels = labels || '{"all": "1"}'`)
+	h.Exec(`ANALYZE`)
+	rows := regexp.MustCompile(`actual [^)]*rows=(\d+)`)
+	for _, f := range []schedules.Filter{
+		{Workflow: "w1", Status: policy.Active},
+		{Workflow: "w1", Status: policy.Active, KeyPrefix: "k"},
+		{Workflow: "w1", Status: policy.Active, Label: "all:1"},
+		{Workflow: "w1", KeyContains: "1"},
+		{Workflow: "w1", Timezone: "UTC"},
+	} {
+		sql, args := schedules.ListQuery(h.Acme, f)
+		plan := plan(h, "EXPLAIN (ANALYZE)", sql, args...)
+		for _, part := range rows.FindAllStringSubmatch(plan, -1) {
+			if n, _ := strconv.Atoi(part[1]); n > 300 {
+				t.Errorf("%+v reads %d of 2,000 schedules:\n%s", f, n, plan)
+				break
+			}
+		}
+	}
+}
+
 // names returns the schedules of a status with a label or a prefix, by their rows.
 func names(h *schedulestest.Fixture, f schedules.Filter) (names []string) {
 	h.T.Helper()
