@@ -30,7 +30,7 @@ func TestQueuesAreLeasedApartAndByPriority(t *testing.T) {
 			}
 		}
 	}
-	dispatchtest.Until(t, "all are ready", func() bool { return h.Number(`SELECT sum(ticks)::int FROM ready`) == 8 })
+	dispatchtest.Until(t, "all are ready", func() bool { return h.Number(`SELECT coalesce(sum(ticks), 0)::int FROM ready`) == 8 })
 	take := func(queues ...string) (keys []string) {
 		t.Helper()
 		p := lease.LeaseParams{Workflows: []string{"w"}, Queues: queues, Max: new(3), Wait: "1m", Worker: "w"}

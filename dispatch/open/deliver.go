@@ -56,6 +56,7 @@ func (o *Opener) send(p *plan) {
 	o.wakeWorkers(p)
 	o.metrics.count(p.ticks)
 	o.finish.Tail.Fired(p.chunk.TenantID, p.ticks)
+	o.tellTriggered(p)
 	if o.onFired != nil && len(p.fired) > 0 {
 		o.onFired(p.fired)
 	}

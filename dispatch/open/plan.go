@@ -42,6 +42,14 @@ type plan struct {
 	ready  []lease.ReadyTick
 	queued []*push.Delivery // wait for a slot of their workflow
 	traced []*record.Tick   // ticks of further attempts, for their spans
+
+	triggered []settled // manual ticks whose times had come
+}
+
+// settled is a tick and what became of it.
+type settled struct {
+	key ident.TickKey
+	is  record.State
 }
 
 // aside are the ticks of a plan that go to no worker now.

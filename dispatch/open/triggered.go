@@ -84,8 +84,8 @@ func (o *Opener) fireTriggered(ctx context.Context, tx pgx.Tx, p *plan, tries []
 	}
 	var b pgx.Batch
 	for _, t := range found {
-		if is := t.settle(p, &b, tenant); is >= record.Succeeded {
-			o.finish.Tail.EndedOne(tenant, ident.TickKey{Schedule: t.ScheduleID, At: t.NominalAt.UTC(), Seq: t.Seq}, is)
+		if is := t.settle(p, &b, tenant); is != record.Scheduled {
+			p.triggered = append(p.triggered, settled{ident.TickKey{Schedule: t.ScheduleID, At: t.NominalAt.UTC(), Seq: t.Seq}, is})
 		}
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
@@ -94,10 +94,18 @@ func (o *Opener) fireTriggered(ctx context.Context, tx pgx.Tx, p *plan, tries []
 	if len(p.aside.held) == 0 {
 		return nil
 	}
-	for _, one := range p.aside.held {
-		o.finish.Tail.Released(tenant, one.TickKey)
-	}
 	return cohorts.WakeSweep(ctx, tx, p.chunk.Shard)
+}
+
+// tellTriggered tells the followers of the tenant what became of manual ticks whose times had come, once it is committed.
+func (o *Opener) tellTriggered(p *plan) {
+	for _, one := range p.triggered {
+		if one.is == record.Running {
+			o.finish.Tail.Released(p.chunk.TenantID, one.key)
+		} else {
+			o.finish.Tail.EndedOne(p.chunk.TenantID, one.key, one.is)
+		}
+	}
 }
 
 // prepare sets what the decision of the tick depends on.

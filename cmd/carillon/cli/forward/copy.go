@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // tick is a tick as an endpoint gets it, without its payload, in the order of the server's members.
@@ -56,6 +57,9 @@ func Copy(record, sample []byte) (id string, body []byte, err error) {
 	}
 	if err := json.Unmarshal(record, &t); err != nil {
 		return "", nil, fmt.Errorf("the record is no tick: %w", err)
+	}
+	if fired, err := time.Parse(time.RFC3339, t.FiredAt); err == nil {
+		t.FiredAt = fired.Format("2006-01-02T15:04:05.000Z07:00") // the API leaves out zeros at the end, a message does not
 	}
 	t.Attempt, t.MaxAttempts, t.LeaseToken = max(t.Attempt, 1), max(t.MaxAttempts, t.Attempt), hidden
 	var kept struct{ Payload json.RawMessage }

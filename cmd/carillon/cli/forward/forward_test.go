@@ -101,7 +101,7 @@ func TestTheSecretStaysTheSame(t *testing.T) {
 const (
 	record = `{"tick_id":"tick_1","schedule_id":"sch_1","workflow":"digest","key":"user_1","subject":"user_1","timestamp":"2026-11-23T13:00:00Z",
 		"local_time":"2026-11-23T08:00:00-05:00","timezone":"America/New_York","state":"running","cause":"schedule","dst":"none",
-		"last_timestamp":"2026-11-20T13:00:00Z","fired_at":"2026-11-23T13:00:00.143Z","ended_at":null,"lateness_ms":143,"attempt":0,
+		"last_timestamp":"2026-11-20T13:00:00Z","fired_at":"2026-11-23T13:00:00.14Z","ended_at":null,"lateness_ms":140,"attempt":0,
 		"occurrence":42,"missed_count":0,"schedule_version":3,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00","payload":{"a": "<b>", "n": 12345678901234567890}}`
 	sample = `{"tick_id":"tick_2","schedule_id":"sch_1","workflow":"digest","key":"user_1","subject":"user_1","labels":{"plan":"pro"},
 		"timestamp":"2026-11-24T13:00:00Z","local_time":"2026-11-24T08:00:00-05:00","timezone":"America/New_York",
@@ -116,7 +116,7 @@ func TestACopyHasTheRecordAndTheRestOfTheSample(t *testing.T) {
 	want := `{"tick_id":"tick_1","schedule_id":"sch_1","workflow":"digest","key":"user_1","subject":"user_1","labels":{"plan":"pro"},` +
 		`"timestamp":"2026-11-23T13:00:00Z","local_time":"2026-11-23T08:00:00-05:00","timezone":"America/New_York",` +
 		`"upcoming":["2026-11-24T13:00:00Z","2026-11-25T13:00:00Z","2026-11-26T13:00:00Z","2026-11-27T13:00:00Z","2026-11-30T13:00:00Z"],` +
-		`"last_timestamp":"2026-11-20T13:00:00Z","fired_at":"2026-11-23T13:00:00.143Z","lateness_ms":143,"attempt":1,"max_attempts":10,"timeout":"60s",` +
+		`"last_timestamp":"2026-11-20T13:00:00Z","fired_at":"2026-11-23T13:00:00.140Z","lateness_ms":140,"attempt":1,"max_attempts":10,"timeout":"60s",` +
 		`"occurrence":42,"missed_count":0,"cause":"schedule","dst":"none","schedule_version":3,"workflow_version":"v7","expired":false,` +
 		`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",` +
 		`"lease_token":"(a copy has none)","payload":{"a": "<b>", "n": 12345678901234567890}}`
