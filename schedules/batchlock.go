@@ -13,17 +13,17 @@ import (
 // scheduleName is a schedule of a tenant.
 type scheduleName struct{ workflow, key string }
 
-// genericPlans makes PostgreSQL plan each statement of a batch once for a connection. The plans for all values look up each row by an
-// index, as those for given values do, whose planning costs more than a third of a put of one schedule.
+// genericPlans makes PostgreSQL plan each statement of a transaction once for a connection, and not for each set of values. Planning took a
+// third of the time that PostgreSQL spends on a put of one schedule.
 const genericPlans = `SET LOCAL plan_cache_mode = force_generic_plan`
 
 // namedRows reads the schedules of tenant $1 that workflows $2 and keys $3 name, as s. Each is looked up by the index, whatever the planner
-// knows of the table: it does not take a subquery with an OFFSET apart.
+// knows of the table: the planner does not flatten a subquery with an OFFSET.
 const namedRows = `
 		unnest($2::text[], $3::text[]) AS n (workflow, key)
 		CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND workflow = n.workflow AND key = n.key OFFSET 0) s`
 
-// namedIDs are the ids of those.
+// namedIDs is an array of the ids of these schedules.
 const namedIDs = `ARRAY (SELECT s.id FROM ` + namedRows + `)`
 
 // lockByID locks schedules of tenant $1 in the order of their ids. For a new table without statistics the planner prefers one read of all

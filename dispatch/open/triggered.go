@@ -84,9 +84,7 @@ func (o *Opener) fireTriggered(ctx context.Context, tx pgx.Tx, p *plan, tries []
 	}
 	var b pgx.Batch
 	for _, t := range found {
-		if is := t.settle(p, &b, tenant); is != record.Scheduled {
-			p.triggered = append(p.triggered, settled{ident.TickKey{Schedule: t.ScheduleID, At: t.NominalAt.UTC(), Seq: t.Seq}, is})
-		}
+		t.settle(p, &b, tenant)
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("fire manual ticks: %w", err)
@@ -97,7 +95,7 @@ func (o *Opener) fireTriggered(ctx context.Context, tx pgx.Tx, p *plan, tries []
 	return cohorts.WakeSweep(ctx, tx, p.chunk.Shard)
 }
 
-// tellTriggered tells the followers of the tenant what became of manual ticks whose times had come, once it is committed.
+// tellTriggered tells the followers of the tenant what became of manual ticks whose times had come. It runs after the commit.
 func (o *Opener) tellTriggered(p *plan) {
 	for _, one := range p.triggered {
 		if one.is == record.Running {
@@ -131,8 +129,8 @@ func (t *triggered) reason() record.Reason {
 	return record.NoReason
 }
 
-// settle writes what became of the tick, and returns its state.
-func (t *triggered) settle(p *plan, b *pgx.Batch, tenant tenants.ID) (is record.State) {
+// settle writes what became of the tick.
+func (t *triggered) settle(p *plan, b *pgx.Batch, tenant tenants.ID) {
 	k := ident.TickKey{Schedule: t.ScheduleID, At: t.NominalAt.UTC(), Seq: t.Seq}
 	is, why, attempt, ended := record.Running, record.NoReason, int16(1), (*time.Time)(nil)
 	switch {
@@ -161,5 +159,7 @@ func (t *triggered) settle(p *plan, b *pgx.Batch, tenant tenants.ID) (is record.
 			version = COALESCE($12, version), cohort_id = $13
 		WHERE `+record.ByKey, tenant, k.Schedule, k.At, k.Seq,
 		int16(is), int16(why), attempt, ended, p.now, t.later.LastAt, t.UntilAt, t.Version, t.CohortID)
-	return is
+	if is != record.Scheduled {
+		p.triggered = append(p.triggered, settled{k, is})
+	}
 }

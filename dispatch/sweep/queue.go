@@ -89,8 +89,8 @@ func (p *pass) queueOf(ctx context.Context, tenant tenants.ID, limit int) (cohor
 	return cohorts, nil
 }
 
-// readQueue reads cohorts of a tenant that have waited since a moment, or for a shorter time. It says isfinite because a comparison of
-// due_at would let the planner choose the index cohort_due, which has an entry for each earlier wait of every tenant in the shard.
+// readQueue reads cohorts of a tenant that have waited since a moment, or for a shorter time. The statement tests isfinite, because a comparison
+// of due_at would let the planner choose the index cohort_due, which has an entry for each earlier wait of every tenant in the shard.
 func (p *pass) readQueue(ctx context.Context, tenant tenants.ID, from time.Time, limit int) ([]*due, error) {
 	rows, _ := p.tx.Query(ctx, `
 		SELECT `+DueColumns+`
