@@ -47,7 +47,7 @@ const (
 	tailReach    = 10 * time.Minute // back, for a client that comes again
 	mostLines    = 50               // a second
 	mostResumed  = 200              // lines for a client that comes again
-	awaitCommits = 4                // seconds until a tick must be visible that a note names
+	awaitCommits = 4                // seconds until a tick must be visible as a note says: a note may come before the commit
 )
 
 // follower is one client of the tail.
@@ -64,7 +64,7 @@ type follower struct {
 	resumed map[string]bool // lines that the client got of the time before it came
 }
 
-// awaited is a tick that a note named before its row was visible.
+// awaited is a tick that a note named before its row was visible in the state of the note.
 type awaited struct {
 	tail.Entry
 	seconds int // for so long
@@ -122,10 +122,11 @@ func (f *follower) take(ctx context.Context, n tail.Note) ([]TailTick, error) {
 	return lines, nil
 }
 
-// add adds the line of a tick that a note named, as it is now: nil if it is not visible.
+// add adds the line of a tick that a note named, as its row is now: t is nil if it is not visible. A line whose row is not yet as the note
+// says waits for the next call.
 func (f *follower) add(lines []TailTick, e awaited, t *tailed) []TailTick {
 	switch {
-	case t == nil || e.Ended() && t.EndedAt == nil:
+	case t == nil || t.State == record.Scheduled.String() || e.Ended() && t.EndedAt == nil: // the note came before the commit
 		if e.seconds < awaitCommits {
 			f.again = append(f.again, e)
 		} else if f.exact {

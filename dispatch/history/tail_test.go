@@ -15,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/once"
 )
 
@@ -320,4 +321,28 @@ func TestATickForLaterHasNotFired(t *testing.T) {
 			t.Errorf("got %+v, %v", one, err)
 		}
 	}
+}
+
+// A note may come before the commit of what it names: the line waits until the row says the same.
+func TestATickIsShownAsFiredOnceItsReleaseIsCommitted(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	h.Start(h.Dispatch)
+	c := h.Open(h.Dispatch).Operator()
+	h.Put("w", "k", dispatchtest.Rarely("buffer_one"))
+	trigger(h, "w", "k")
+	running := h.Lease("w", 1)[0]
+	trigger(h, "w", "k")
+	var k ident.TickKey
+	if err := h.Pool.QueryRow(t.Context(), `SELECT schedule_id, nominal_at, seq FROM buffered`).Scan(&k.Schedule, &k.At, &k.Seq); err != nil {
+		t.Fatal(err)
+	}
+	f := follow(c, "", "")
+	h.Dispatch.Finisher.Tail.Released(h.Tenant, k)
+	dispatchtest.Until(t, "the note is counted", func() bool { return f.counted().Fired == 1 })
+	if got := f.lines(); len(got) > 0 {
+		t.Errorf("before the release: %q", got)
+	}
+	h.Finish(running)
+	dispatchtest.Until(t, "the release is shown", func() bool { return slices.Contains(f.lines(), "fired w k running") })
 }
