@@ -84,21 +84,25 @@ type Config struct {
 type Dispatch struct {
 	config    Config
 	Sweeper   *sweep.Sweeper
+	Backlog   *sweep.Backlog
 	Opener    *open.Opener
 	Pusher    *push.Pusher
 	Leases    *lease.Leases
+	Polls     *lease.PollWatch
+	Expiry    *lease.Expiry
 	Finisher  *finish.Finisher
 	Events    *events.Events
 	Control   *control.Control
+	Backfills *control.Backfills
+	Replays   *control.Replays
+	Waker     *control.Waker
 	Reader    *history.Reader
 	Explainer *explain.Explainer
 	Keeper    *upkeep.Keeper
+	Messages  *message.Messages
 
-	Member   *cluster.Member
-	notifier *cluster.Notifier
-	Horizon  *cluster.Horizon
+	cluster.View
 	unopened *chunk.Unopened
-	Messages *message.Messages
 	idle     *sweep.Idle
 	river    *river.Client[pgx.Tx] // nil where the process does not dispatch
 	work     sync.WaitGroup
@@ -112,39 +116,46 @@ func New(c Config) (*Dispatch, error) {
 		return nil, errors.New("Config.API is required: the pool of tenants' routes")
 	}
 	d := &Dispatch{
-		config: c, notifier: cluster.NewNotifier(), Horizon: new(cluster.Horizon), unopened: new(chunk.Unopened), idle: new(sweep.Idle), stop: func() {},
+		config: c, unopened: new(chunk.Unopened), idle: new(sweep.Idle), stop: func() {},
 		Messages: message.New(message.Config{IDs: c.IDs, Timings: c.Timings, LeaseKey: c.LeaseKey, Log: c.Log}),
-		Member:   cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Version: c.Version, Serving: c.Serves, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck}),
+		View: cluster.View{
+			Member:   cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Version: c.Version, Serving: c.Serves, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck}),
+			Notifier: cluster.NewNotifier(), Horizon: new(cluster.Horizon),
+		},
 	}
-	rarely := new(loop.Rarely)
+	log := loop.Log{Logger: c.Log, Rarely: new(loop.Rarely)}
 	live := tail.New(c.Pool, c.Log)
 	d.Reader = history.New(history.Config{API: c.API, IDs: c.IDs, Cursors: c.Cursors, Quotas: c.Quotas, Timings: c.Timings, Tail: live})
 	d.Explainer = explain.New(explain.Config{API: c.API, Timings: c.Timings, History: d.Reader})
 	d.Finisher = finish.New(finish.Config{Pool: c.Pool, Timings: c.Timings, Tail: live, Traces: c.Traces, Log: c.Log, Pause: c.Pause})
 	d.Pusher = push.New(push.Config{
-		Pool: c.Pool, API: c.API, Timings: c.Timings, Quotas: c.Quotas, Cursors: c.Cursors, Keyset: c.Keyset, Outbound: c.Outbound, PushBytes: c.PushBytes,
-		Member: d.Member, Messages: d.Messages, Finish: d.Finisher, Rarely: rarely, Metrics: c.Metrics.push, Log: c.Log,
+		Pool: c.Pool, API: c.API, Quotas: c.Quotas, Cursors: c.Cursors, Keyset: c.Keyset, Outbound: c.Outbound, PushBytes: c.PushBytes,
+		Member: d.Member, Messages: d.Messages, Finish: d.Finisher, Metrics: c.Metrics.push, Log: log,
 	})
 	d.Leases = lease.New(lease.Config{
-		Pool: c.Pool, API: c.API, IDs: c.IDs, Quotas: c.Quotas, Notifier: d.notifier, Horizon: d.Horizon, Messages: d.Messages, Finish: d.Finisher,
-		MayStore: c.mayStore, Metrics: c.Metrics.lease, Log: c.Log,
+		API: c.API, IDs: c.IDs, Quotas: c.Quotas, Notifier: d.Notifier, Horizon: d.Horizon, Messages: d.Messages, Finish: d.Finisher,
+		MayStore: c.mayStore, Metrics: c.Metrics.lease,
 	})
+	d.Polls = lease.NewPollWatch(c.Pool, d.Leases, c.Log)
+	d.Expiry = lease.NewExpiry(c.Pool, d.Horizon, d.Finisher, c.Log)
 	d.Opener = open.New(open.Config{
-		Pool: c.Pool, Timings: c.Timings, Member: d.Member, Notifier: d.notifier, Horizon: d.Horizon, Unopened: d.unopened, Finish: d.Finisher,
-		Push: d.Pusher, Rarely: rarely, Dispatches: c.Dispatches, OnFired: c.OnFired, Metrics: c.Metrics.open, Log: c.Log,
+		Pool: c.Pool, Timings: c.Timings, Cluster: d.View, Unopened: d.unopened, Finish: d.Finisher,
+		Push: d.Pusher, Dispatches: c.Dispatches, OnFired: c.OnFired, Metrics: c.Metrics.open, Log: log,
 	})
-	d.Sweeper = sweep.New(sweep.Config{
-		Pool: c.Pool, Timings: c.Timings, Chunker: c.Chunker, Member: d.Member, Notifier: d.notifier, Horizon: d.Horizon,
-		Unopened: d.unopened, Idle: d.idle, Rarely: rarely, Offer: d.offer(), Metrics: c.Metrics.sweep, Log: c.Log,
-	})
-	d.Control = control.New(control.Config{
+	swept := sweep.Config{
+		Pool: c.Pool, Timings: c.Timings, Chunker: c.Chunker, Cluster: d.View, Idle: d.idle, Offer: d.offer(), Metrics: c.Metrics.sweep, Log: log,
+	}
+	d.Sweeper, d.Backlog = sweep.New(swept), sweep.NewBacklog(swept, d.unopened)
+	asked := control.Config{
 		Pool: c.Pool, API: c.API, IDs: c.IDs, Quotas: c.Quotas, Operations: c.Operations, Horizon: d.Horizon, Messages: d.Messages, Unopened: d.unopened,
-		Sweep: d.Sweeper, Finish: d.Finisher, Lease: d.Leases, History: d.Reader, MayStore: c.mayStore, Log: c.Log,
-	})
+		Sweep: d.Sweeper, Finish: d.Finisher, Lease: d.Leases, History: d.Reader, MayStore: c.mayStore,
+	}
+	d.Control, d.Backfills, d.Replays = control.New(asked), control.NewBackfills(asked), control.NewReplays(asked)
+	d.Waker = control.NewWaker(c.Pool, d.Sweeper, c.Log)
 	d.Events = events.New(events.Config{Pool: c.Pool, IDs: c.IDs, Horizon: d.Horizon, Push: d.Pusher, Uses: c.Uses, Log: c.Log})
 	d.Keeper = upkeep.New(upkeep.Config{
 		Pool: c.Pool, IDs: c.IDs, Timings: c.Timings, Quotas: c.Quotas, Operations: c.Operations, Sweeps: c.Sweeps, Dispatches: c.Dispatches, Horizon: d.Horizon,
-		Unopened: d.unopened, Idle: d.idle, Sweep: d.Sweeper, Finish: d.Finisher, Push: d.Pusher, Events: d.Events, Expect: expect.New(c.Pool, c.Metrics.expect), Control: d.Control, Rarely: rarely,
+		Unopened: d.unopened, Idle: d.idle, Sweep: d.Sweeper, Finish: d.Finisher, Push: d.Pusher, Events: d.Events, Expect: expect.New(c.Pool, c.Metrics.expect), Control: d.Control, Rarely: log.Rarely,
 		Settle: c.Settle, Uses: c.Uses, Erase: c.Erase, Metrics: c.Metrics.upkeep, Log: c.Log,
 	})
 	if !c.Dispatches {
@@ -174,6 +185,12 @@ func (c *Config) mayStore(ctx context.Context, db postgres.DB, tenant tenants.ID
 	return c.MayStore(ctx, db, tenant, bytes)
 }
 
+// RegisterSteps registers the operations of dispatch. It is called once, before any operation runs.
+func (d *Dispatch) RegisterSteps() {
+	d.Backfills.RegisterSteps()
+	d.Replays.RegisterSteps()
+}
+
 // Start joins the other processes and begins to work. Stop ends it.
 func (d *Dispatch) Start(ctx context.Context) error {
 	if err := d.Keeper.EnsurePartitions(ctx, time.Now()); err != nil { // until they exist, rows go into the default partitions
@@ -186,12 +203,12 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	d.stop = stop
 	d.startAll(run,
 		func(ctx context.Context) {
-			d.notifier.Listen(ctx, d.config.Pool, d.config.Log, d.Opener.OfferNotified, map[string]func(string){tail.WatchChannel: d.Finisher.Tail.Watch})
+			d.Notifier.Listen(ctx, d.config.Pool, d.config.Log, d.Opener.OfferNotified, map[string]func(string){tail.WatchChannel: d.Finisher.Tail.Watch})
 		},
 		d.Finisher.Tail.Run,
 		d.Pusher.Watch, d.Member.Beat,
-		func(ctx context.Context) { d.notifier.Tell(ctx, d.config.Pool, d.config.Log) },
-		d.Leases.Watch, d.Finisher.Watch, d.Sweeper.Watch,
+		func(ctx context.Context) { d.Notifier.Tell(ctx, d.config.Pool, d.config.Log) },
+		d.Polls.Run, d.Finisher.Watch, d.Sweeper.Watch, d.Backlog.Run,
 		func(ctx context.Context) { d.Horizon.Measure(ctx, d.config.Pool, d.config.Log, d.idle.Pace) },
 		d.Keeper.Run)
 	if d.config.Dispatches {
@@ -203,7 +220,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 			d.work.Wait()
 			return fmt.Errorf("start jobs: %w", err)
 		}
-		d.startAll(run, d.Opener.Run, d.lookForOperations, d.Leases.Run, d.Control.Run, d.Pusher.Run, d.Events.Run, d.Finisher.Run)
+		d.startAll(run, d.Opener.Run, d.lookForOperations, d.Expiry.Run, d.Waker.Run, d.Pusher.Run, d.Events.Run, d.Finisher.Run)
 	}
 	if d.config.Sweeps {
 		d.startAll(run, d.Sweeper.Run)
@@ -228,7 +245,7 @@ func (d *Dispatch) Stop(ctx context.Context) error {
 	defer cancel()
 	var err error
 	if d.config.Dispatches {
-		d.notifier.Queued(d.Opener.Close(ctx))
+		d.Notifier.Queued(d.Opener.Close(ctx))
 		err = d.river.Stop(ctx)
 		if err != nil {
 			err = d.river.StopAndCancel(context.WithoutCancel(ctx))

@@ -230,7 +230,7 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 			h.Trigger()
 			h.Fail(h.Lease("overlap", 1)[0])
 			newerDefaults(h, "overlap")
-			op, _, err := h.Dispatch.Control.ReplayDead(h.T.Context(), h.Tenant, control.DeadReplayParams{}, "ann", once.Request{})
+			op, _, err := h.Dispatch.Replays.ReplayDead(h.T.Context(), h.Tenant, control.DeadReplayParams{}, "ann", once.Request{})
 			if err != nil {
 				h.T.Fatal(err)
 			}

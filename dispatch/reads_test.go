@@ -170,7 +170,7 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	h.Config.Erase = func(ctx context.Context) error { return h.Subjects.FinishErasures(ctx, h.Config.Pool) }
 	h.Config.Pause = func(context.Context, tenants.ID, int64, string) error { return nil }
 	d := h.Process()
-	d.Control.RegisterSteps()
+	d.RegisterSteps()
 	d.Room(2)
 	provokeRetention(h)
 	goOn := provoke(h)

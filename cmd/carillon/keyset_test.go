@@ -38,7 +38,7 @@ func TestTheDoctorKnowsWhatIsSealed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.dispatch.Pusher.PutEndpoint(postgres.ForTenant(t.Context(), int32(tenant.ID)), tenant.ID, name, push.EndpointParams{URL: "https://example.com/"}); err != nil {
+		if _, _, err := h.dispatch.Pusher.Endpoints.PutEndpoint(postgres.ForTenant(t.Context(), int32(tenant.ID)), tenant.ID, name, push.EndpointParams{URL: "https://example.com/"}); err != nil {
 			t.Fatal(err)
 		}
 	}

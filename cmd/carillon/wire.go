@@ -153,7 +153,7 @@ func newParts(o options, db *pools, s secrets, traces *trace.Tracer) (*parts, er
 	if err != nil {
 		return nil, err
 	}
-	ticks.Control.RegisterSteps()
+	ticks.RegisterSteps()
 	actions := schedules.NewActions(all, ticks.Control.TriggerOf)
 	people := subjects.New(subjects.Config{
 		Pool: db.api, Schedules: all, Erasures: erasures, Withdraw: ticks.Control.Withdraw, Operations: work, Quotas: directory.Quotas, Cursors: s.cursors,

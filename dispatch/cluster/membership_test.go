@@ -93,7 +93,7 @@ func TestPushesGoOnAfterTheDatabaseFellSilent(t *testing.T) {
 		paths = append(paths, path)
 		ctx := postgres.ForTenant(t.Context(), int32(tenant.ID))
 		endpoint, batch := "hook", int16(1)
-		if _, _, err := h.Dispatch.Pusher.PutEndpoint(ctx, tenant.ID, endpoint, push.EndpointParams{URL: server.URL + path, Batch: &batch}); err != nil {
+		if _, _, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(ctx, tenant.ID, endpoint, push.EndpointParams{URL: server.URL + path, Batch: &batch}); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := h.Schedules.PutWorkflow(ctx, tenant.ID, "w", schedules.WorkflowParams{Endpoint: &endpoint}); err != nil {

@@ -80,7 +80,7 @@ func TestNoTransactionNotifies(t *testing.T) {
 	one := h.Lease("overlap", 1)[0]
 	h.Fail(one)
 	step("a replay", func() {
-		if _, _, err := h.Dispatch.Control.Replay(t.Context(), h.Tenant, one.TickID, once.Request{}); err != nil {
+		if _, _, err := h.Dispatch.Replays.Replay(t.Context(), h.Tenant, one.TickID, once.Request{}); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -10,8 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/message"
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/dispatch/sweep"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/version"
@@ -70,17 +75,41 @@ const backfilledFrom = `
 	JOIN tenant t ON t.id = s.tenant_id
 	LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow`
 
+// Backfills make ticks of the past.
+type Backfills struct {
+	api        postgres.DB
+	ids        ident.Codec
+	quotas     record.Quotas
+	operations *operations.Operations
+	messages   *message.Messages
+	horizon    *cluster.Horizon
+	unopened   *chunk.Unopened
+	sweep      *sweep.Sweeper
+}
+
+// NewBackfills returns Backfills.
+func NewBackfills(c Config) *Backfills {
+	return &Backfills{
+		api: c.API, ids: c.IDs, quotas: c.Quotas, operations: c.Operations, messages: c.Messages, horizon: c.Horizon, unopened: c.Unopened, sweep: c.Sweep,
+	}
+}
+
+// RegisterSteps registers the operation of a backfill. It is called once, before any operation runs.
+func (bs *Backfills) RegisterSteps() {
+	bs.operations.Register(record.BackfillKind, bs.backfillStep)
+}
+
 // Backfill begins an operation that makes a tick for each nominal time of a schedule in a span of the past. It makes no second tick
 // for a time. A dry run returns only the plan. by is the caller's name in the audit. replayed reports that the result is that of an
 // earlier request with the same Idempotency-Key.
-func (c *Control) Backfill(ctx context.Context, of policy.Name, p BackfillParams, by string, request once.Request) (b Backfill, replayed bool, err error) {
-	quotas, err := c.quotas(ctx, of.Tenant)
+func (bs *Backfills) Backfill(ctx context.Context, of policy.Name, p BackfillParams, by string, request once.Request) (b Backfill, replayed bool, err error) {
+	quotas, err := bs.quotas(ctx, of.Tenant)
 	if err != nil {
 		return b, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, bs.api, func(tx pgx.Tx) error {
 		b, replayed, err = once.Do(ctx, tx, int32(of.Tenant), request, func() (Backfill, error) {
 			rows, _ := tx.Query(ctx, backfilledFrom+` WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`, of.Tenant, of.Workflow, of.Key) // CollectExactlyOneRow reports the error
 			s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[backfilled])
@@ -94,7 +123,7 @@ func (c *Control) Backfill(ctx context.Context, of policy.Name, p BackfillParams
 			if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
 				return Backfill{}, fmt.Errorf("read clock: %w", err)
 			}
-			return c.beginBackfill(ctx, tx, s, p, change{of.Tenant, by, now.UTC(), quotas})
+			return bs.beginBackfill(ctx, tx, s, p, change{of.Tenant, by, now.UTC(), quotas})
 		})
 		return err
 	})
@@ -134,14 +163,14 @@ type change struct {
 }
 
 // beginBackfill begins the operation of a backfill, or returns its plan if the request is a dry run.
-func (c *Control) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, p BackfillParams, a change) (b Backfill, err error) {
+func (bs *Backfills) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, p BackfillParams, a change) (b Backfill, err error) {
 	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
 		return b, err
 	}
 	if err := p.check(a.now, a.quotas); err != nil {
 		return b, err
 	}
-	timing, err := c.backfillTiming(ctx, tx, a.tenant, s)
+	timing, err := bs.backfillTiming(ctx, tx, a.tenant, s)
 	if err != nil {
 		return b, err
 	}
@@ -153,17 +182,17 @@ func (c *Control) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, p
 		plan, err := planBackfill(ctx, tx, a.tenant, s.ID, times)
 		return Backfill{Plan: &plan}, err
 	}
-	op, err := c.operations.Begin(ctx, tx, operations.Request{
+	op, err := bs.operations.Begin(ctx, tx, operations.Request{
 		Tenant: a.tenant, Kind: record.BackfillKind, Subject: s.Subject, By: a.by, Total: new(int64(len(times))),
-		Params: record.BackfillParams{ScheduleID: c.ids.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, Subject: s.Subject, From: p.From.UTC(), To: p.To.UTC(), Overlap: cmp.Or(p.Overlap, "buffer_all")},
+		Params: record.BackfillParams{ScheduleID: bs.ids.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, Subject: s.Subject, From: p.From.UTC(), To: p.To.UTC(), Overlap: cmp.Or(p.Overlap, "buffer_all")},
 	})
 	return Backfill{Operation: &op}, err
 }
 
 // backfillTiming returns the timing of a schedule. A timing that cannot be computed, or that has fixed_delay, has no nominal times to
 // fill in; the error is a fault, 422.
-func (c *Control) backfillTiming(ctx context.Context, tx pgx.Tx, tenant tenants.ID, s *backfilled) (*calendar.Timing, error) {
-	timings, _, err := c.messages.TimingsOf(ctx, tx, tenant, []*record.Tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
+func (bs *Backfills) backfillTiming(ctx context.Context, tx pgx.Tx, tenant tenants.ID, s *backfilled) (*calendar.Timing, error) {
+	timings, _, err := bs.messages.TimingsOf(ctx, tx, tenant, []*record.Tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
 	if err != nil {
 		return nil, err
 	}

@@ -282,7 +282,7 @@ func TestABackfillTakesOneConnection(t *testing.T) {
 	h.Config.API, h.Config.Timings = postgres.NewTenantPool(pool), cohorts.NewTimings() // which knows no timing yet
 	from, to := dispatchtest.Hours(4)
 	ctx := postgres.ForTenant(t.Context(), int32(h.Tenant))
-	if _, _, err := h.Process().Control.Backfill(ctx, policy.Name{Tenant: h.Tenant, Workflow: "w", Key: "k"}, control.BackfillParams{From: from, To: to, DryRun: true}, "ann", once.Request{}); err != nil {
+	if _, _, err := h.Process().Backfills.Backfill(ctx, policy.Name{Tenant: h.Tenant, Workflow: "w", Key: "k"}, control.BackfillParams{From: from, To: to, DryRun: true}, "ann", once.Request{}); err != nil {
 		t.Error(err)
 	}
 }

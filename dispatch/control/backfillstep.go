@@ -27,7 +27,7 @@ const (
 
 // backfillStep makes the next ticks of a backfill, as many as backfillAhead or backfillRate allow. It stops at the first time that the
 // sweep has not handled yet, so that no time gets a tick from both.
-func (c *Control) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
+func (bs *Backfills) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var p record.BackfillParams
 	var next time.Time
 	stepped, err := op.Read(&p, &next)
@@ -37,8 +37,8 @@ func (c *Control) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Op
 	if !stepped {
 		next = p.From
 	}
-	id, _ := c.ids.ParseSchedule(p.ScheduleID)
-	f, err := c.lockFill(ctx, tx, op.Tenant, id)
+	id, _ := bs.ids.ParseSchedule(p.ScheduleID)
+	f, err := bs.lockFill(ctx, tx, op.Tenant, id)
 	if err != nil {
 		return false, err
 	}
@@ -60,7 +60,7 @@ func (c *Control) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Op
 	if f.Stopped || room <= 0 {
 		return false, op.Keep(next)
 	}
-	timing, err := c.backfillTiming(ctx, tx, op.Tenant, &f.backfilled)
+	timing, err := bs.backfillTiming(ctx, tx, op.Tenant, &f.backfilled)
 	if err != nil {
 		return false, err
 	}
@@ -68,15 +68,15 @@ func (c *Control) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Op
 	for i, one := range part.times {
 		if f.pending(one.At) { // the sweep makes the tick of this time soon
 			part.times, part.next = part.times[:i], one.At
-			return false, c.fill(ctx, tx, op, f, part)
+			return false, bs.fill(ctx, tx, op, f, part)
 		}
 	}
 	if len(part.times) < room {
 		part.next = p.To
-		return true, c.fill(ctx, tx, op, f, part)
+		return true, bs.fill(ctx, tx, op, f, part)
 	}
 	part.next = part.times[len(part.times)-1].At.Add(time.Second)
-	return false, c.fill(ctx, tx, op, f, part)
+	return false, bs.fill(ctx, tx, op, f, part)
 }
 
 // filled is what one step of a backfill makes: a tick for each of some nominal times.
@@ -96,7 +96,7 @@ type filling struct {
 }
 
 // lockFill locks a schedule against the sweep and against opening. It returns nil if there is no such schedule.
-func (c *Control) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (*filling, error) {
+func (bs *Backfills) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (*filling, error) {
 	var shard int16
 	err := tx.QueryRow(ctx, `SELECT shard FROM schedule WHERE tenant_id = $1 AND id = $2`, tenant, id).Scan(&shard)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -128,13 +128,13 @@ func (c *Control) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id
 	if err != nil {
 		return nil, fmt.Errorf("read membership: %w", err)
 	}
-	f.unopened, err = c.unopenedTimes(ctx, tx, shard, tenant, id)
+	f.unopened, err = bs.unopenedTimes(ctx, tx, shard, tenant, id)
 	return f, err
 }
 
 // unopenedTimes returns the nominal times of a schedule that are in chunks which are not open yet.
-func (c *Control) unopenedTimes(ctx context.Context, tx pgx.Tx, shard int16, tenant tenants.ID, id int64) (times []time.Time, err error) {
-	floor, stuck := c.unopened.From(c.horizon)
+func (bs *Backfills) unopenedTimes(ctx context.Context, tx pgx.Tx, shard int16, tenant tenants.ID, id int64) (times []time.Time, err error) {
+	floor, stuck := bs.unopened.From(bs.horizon)
 	rows, err := tx.Query(ctx, `
 		SELECT nominal_at, items
 		FROM `+chunk.UnopenedOf("$1", "$2", "$4", "$5")+` k
@@ -173,7 +173,7 @@ func (f *filling) pending(at time.Time) bool {
 }
 
 // fill makes ticks of a backfill, and stores where the next step continues.
-func (c *Control) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation, f *filling, part filled) error {
+func (bs *Backfills) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation, f *filling, part filled) error {
 	op.Done += int64(len(part.times))
 	if err := op.Keep(part.next); err != nil || len(part.times) == 0 {
 		return err
@@ -186,7 +186,7 @@ func (c *Control) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation,
 	if err != nil {
 		return err
 	}
-	c.sweep.ChargeWorkflow(op.Tenant, f.Workflow, len(made))
+	bs.sweep.ChargeWorkflow(op.Tenant, f.Workflow, len(made))
 	op.Count("made", int64(len(made)))
 	op.Count("existing", int64(len(part.times)-len(made)))
 	free := len(made) // how many run at once

@@ -158,7 +158,7 @@ func (c *Control) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t 
 		return false, nil
 	}
 	at := lease.ReadyPlace{Workflow: *workflow, ReadyQueue: lease.ReadyQueue{Queue: terms.Queue, Priority: terms.Priority}}
-	at.From = c.lease.Ready.Of(tenant, at.Workflow, c.horizon).From(at.ReadyQueue)
+	at.From = c.lease.FirstReady(tenant, at.Workflow, at.ReadyQueue)
 	return lease.TakeOneReady(ctx, tx, tenant, at, t.RowKey())
 }
 

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/cluster"
@@ -19,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Config is what a Control needs. All fields are required.
+// Config is what Control, Backfills and Replays need. All fields are required.
 type Config struct {
 	Pool       *pgxpool.Pool
 	API        postgres.DB
@@ -35,34 +34,26 @@ type Config struct {
 	History    *history.Reader
 	// MayStore refuses bytes of payloads that the tenant's quota has no room for.
 	MayStore func(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error
-	Log      *slog.Logger
 }
 
-// Control carries out requests of tenants: triggers, cancellations, replays, backfills and halts. It is safe for concurrent use.
+// Control carries out requests of tenants: triggers, cancellations and halts. It is safe for concurrent use.
 type Control struct {
-	pool       *pgxpool.Pool
-	api        postgres.DB
-	ids        ident.Codec
-	quotas     record.Quotas
-	operations *operations.Operations
-	horizon    *cluster.Horizon
-	messages   *message.Messages
-	unopened   *chunk.Unopened
-	sweep      *sweep.Sweeper
-	finish     *finish.Finisher
-	lease      *lease.Leases
-	history    *history.Reader
-	mayStore   func(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error
-	log        *slog.Logger
+	pool     *pgxpool.Pool
+	api      postgres.DB
+	ids      ident.Codec
+	quotas   record.Quotas
+	messages *message.Messages
+	sweep    *sweep.Sweeper
+	finish   *finish.Finisher
+	lease    *lease.Leases
+	history  *history.Reader
+	mayStore func(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error
 }
 
 // New returns a Control.
 func New(c Config) *Control {
 	return &Control{
-		pool: c.Pool, api: c.API, ids: c.IDs, quotas: c.Quotas, operations: c.Operations, horizon: c.Horizon, messages: c.Messages, unopened: c.Unopened,
-		sweep: c.Sweep, finish: c.Finish, lease: c.Lease, history: c.History, mayStore: c.MayStore, log: c.Log,
+		pool: c.Pool, api: c.API, ids: c.IDs, quotas: c.Quotas, messages: c.Messages, sweep: c.Sweep, finish: c.Finish, lease: c.Lease,
+		history: c.History, mayStore: c.MayStore,
 	}
 }
-
-// Run wakes parked ticks whose wait has ended, until ctx ends.
-func (c *Control) Run(ctx context.Context) { c.wakeParked(ctx) }

@@ -33,14 +33,14 @@ type DeadReplayPreview struct {
 const mostDeadSampled = 20
 
 // PreviewReplayDead returns what ReplayDead would deliver again.
-func (c *Control) PreviewReplayDead(ctx context.Context, tenant tenants.ID, f history.DeadFilter) (out DeadReplayPreview, err error) {
+func (rs *Replays) PreviewReplayDead(ctx context.Context, tenant tenants.ID, f history.DeadFilter) (out DeadReplayPreview, err error) {
 	if err := f.Check(); err != nil {
 		return out, err
 	}
-	if out.Matched, err = c.history.CountDead(ctx, tenant, f); err != nil {
+	if out.Matched, err = rs.history.CountDead(ctx, tenant, f); err != nil {
 		return out, err
 	}
-	out.Sample, _, err = c.history.DeadLetters(ctx, tenant, f, mostDeadSampled, "")
+	out.Sample, _, err = rs.history.DeadLetters(ctx, tenant, f, mostDeadSampled, "")
 	return out, err
 }
 
@@ -51,15 +51,15 @@ const (
 
 // ReplayDead begins an operation that delivers the dead letters of a filter again, newest first, a hundred a second:
 // those that were there when it began.
-func (c *Control) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadReplayParams, by string, request once.Request) (op operations.Answer, replayed bool, err error) {
+func (rs *Replays) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadReplayParams, by string, request once.Request) (op operations.Answer, replayed bool, err error) {
 	if err := p.Filter.Check(); err != nil {
 		return op, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, rs.api, func(tx pgx.Tx) error {
 		op, replayed, err = once.Do(ctx, tx, int32(tenant), request, func() (operations.Answer, error) {
-			return c.operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: deadReplayKind, Params: p, Subject: p.Filter.Key, By: by})
+			return rs.operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: deadReplayKind, Params: p, Subject: p.Filter.Key, By: by})
 		})
 		return err
 	})
@@ -67,7 +67,7 @@ func (c *Control) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadRepla
 }
 
 // deadReplayStep delivers the next dead letters again. Dead letters whose schedule or workflow is deleted stay as they are.
-func (c *Control) deadReplayStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
+func (rs *Replays) deadReplayStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var p DeadReplayParams
 	from := history.DeadAt{}
 	stepped, err := op.Read(&p, &from)
@@ -77,7 +77,7 @@ func (c *Control) deadReplayStep(ctx context.Context, tx pgx.Tx, op *operations.
 	if !stepped {
 		from.At = p.Filter.Until()
 	}
-	letters, more, err := c.history.DeadBefore(ctx, tx, op.Tenant, p.Filter, from, deadReplayBatch)
+	letters, more, err := rs.history.DeadBefore(ctx, tx, op.Tenant, p.Filter, from, deadReplayBatch)
 	if err != nil {
 		return false, err
 	}
@@ -87,7 +87,7 @@ func (c *Control) deadReplayStep(ctx context.Context, tx pgx.Tx, op *operations.
 			continue
 		}
 		err := pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
-			_, err := c.replay(ctx, inner, op.Tenant, l.RowKey())
+			_, err := rs.replay(ctx, inner, op.Tenant, l.RowKey())
 			return err
 		})
 		f, refused := errors.AsType[*fault.Error](err)
@@ -109,15 +109,14 @@ func (c *Control) deadReplayStep(ctx context.Context, tx pgx.Tx, op *operations.
 	return !more, op.Keep(from)
 }
 
-// RegisterSteps registers the operations of this package. It is called once, before any operation runs.
-func (c *Control) RegisterSteps() {
-	c.operations.Register(record.BackfillKind, c.backfillStep)
-	c.operations.Register(deadReplayKind, c.deadReplayStep)
+// RegisterSteps registers the operation that replays dead letters. It is called once, before any operation runs.
+func (rs *Replays) RegisterSteps() {
+	rs.operations.Register(deadReplayKind, rs.deadReplayStep)
 }
 
 // revive records the tick of a dead letter again, if its row is gone with its day. It returns nil if there is no such dead letter.
-func (c *Control) revive(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (*record.Tick, error) {
-	l, err := c.history.Letter(ctx, tx, tenant, k)
+func (rs *Replays) revive(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (*record.Tick, error) {
+	l, err := rs.history.Letter(ctx, tx, tenant, k)
 	if err != nil || l == nil {
 		return nil, err
 	}

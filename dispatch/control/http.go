@@ -12,11 +12,15 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-type controlHandler struct{ *Control }
+type controlHandler struct {
+	*Control
+	*Backfills
+	*Replays
+}
 
 // Routes adds the routes of triggers, backfills, cancellations, replays and halts to g, whose requests are authenticated.
-func (c *Control) Routes(g *echo.Group) {
-	h := controlHandler{c}
+func Routes(g *echo.Group, c *Control, b *Backfills, r *Replays) {
+	h := controlHandler{c, b, r}
 	write, writeOrWork := tenants.Require(tenants.SchedulesWrite), tenants.Require(tenants.SchedulesWrite, tenants.TicksWork)
 	admin := tenants.Require(tenants.TenantAdmin)
 	const one = "/v1/workflows/:workflow/schedules/:key"

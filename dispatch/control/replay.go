@@ -16,34 +16,48 @@ import (
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
+// Replays deliver failed ticks again.
+type Replays struct {
+	api        postgres.DB
+	ids        ident.Codec
+	operations *operations.Operations
+	history    *history.Reader
+}
+
+// NewReplays returns Replays.
+func NewReplays(c Config) *Replays {
+	return &Replays{api: c.API, ids: c.IDs, operations: c.Operations, history: c.History}
+}
+
 // Replay delivers a failed tick again. It is the same tick: its attempt numbers continue, and it gets as many more attempts as its
 // schedule allows, however late it is. It runs aside: if the overlap policy allows only one tick at a time, it waits for those that
 // run, and later ticks wait for it. A tick that has not failed is a fault, 409 `tick_not_failed`. replayed reports that the result is
 // that of an earlier request with the same Idempotency-Key.
-func (c *Control) Replay(ctx context.Context, tenant tenants.ID, id string, request once.Request) (shown history.Tick, replayed bool, err error) {
-	k, ok := c.ids.ParseTick(id)
+func (rs *Replays) Replay(ctx context.Context, tenant tenants.ID, id string, request once.Request) (shown history.Tick, replayed bool, err error) {
+	k, ok := rs.ids.ParseTick(id)
 	if !ok {
 		return shown, false, record.NoTick(id)
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = postgres.Retry(ctx, func() error {
-		return pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
+		return pgx.BeginFunc(ctx, rs.api, func(tx pgx.Tx) error {
 			shown, replayed, err = once.Do(ctx, tx, int32(tenant), request, func() (history.Tick, error) {
-				r, err := c.replay(ctx, tx, tenant, k)
+				r, err := rs.replay(ctx, tx, tenant, k)
 				if errors.Is(err, errNoLetter) {
 					return history.Tick{}, record.NoTick(id)
 				}
 				if err != nil {
 					return history.Tick{}, err
 				}
-				shown := c.history.Shown(r.Tick, record.Schedule{Workflow: r.workflow, Key: r.key, Subject: r.subject})
-				if err := c.history.Localize(ctx, tx, tenant, &shown); err != nil {
+				shown := rs.history.Shown(r.Tick, record.Schedule{Workflow: r.workflow, Key: r.key, Subject: r.subject})
+				if err := rs.history.Localize(ctx, tx, tenant, &shown); err != nil {
 					return shown, err
 				}
 				return shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
@@ -64,8 +78,8 @@ type replayed struct {
 }
 
 // replay delivers a failed tick again, in the caller's transaction. The error is errNoLetter if there is no such tick.
-func (c *Control) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (r replayed, err error) {
-	t, now, err := c.lockFailed(ctx, tx, tenant, k)
+func (rs *Replays) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (r replayed, err error) {
+	t, now, err := rs.lockFailed(ctx, tx, tenant, k)
 	if err != nil {
 		return r, err
 	}
@@ -116,12 +130,12 @@ func (c *Control) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k id
 }
 
 // lockFailed locks a failed tick, and restores it from its dead letter if its row is gone. The error is errNoLetter if there is neither.
-func (c *Control) lockFailed(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (t *record.Tick, now time.Time, err error) {
+func (rs *Replays) lockFailed(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (t *record.Tick, now time.Time, err error) {
 	if t, now, err = finish.LockTick(ctx, tx, tenant, k); err != nil {
 		return nil, now, err
 	}
 	if t == nil {
-		if t, err = c.revive(ctx, tx, tenant, k); err != nil {
+		if t, err = rs.revive(ctx, tx, tenant, k); err != nil {
 			return nil, now, err
 		}
 	}

@@ -81,7 +81,7 @@ func TestReplayWaitsForItsTurnAndOthersForIt(t *testing.T) {
 	running := h.Lease("overlap", 1)[0]
 	replay := func() {
 		t.Helper()
-		if _, _, err := h.Dispatch.Control.Replay(t.Context(), h.Tenant, dead.TickID, once.Request{}); err != nil {
+		if _, _, err := h.Dispatch.Replays.Replay(t.Context(), h.Tenant, dead.TickID, once.Request{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestReplayTwiceAtOnceDeliversOnce(t *testing.T) {
 	errs := make([]error, 8)
 	var wg sync.WaitGroup
 	for i := range errs {
-		wg.Go(func() { _, _, errs[i] = h.Dispatch.Control.Replay(context.Background(), h.Tenant, id, once.Request{}) })
+		wg.Go(func() { _, _, errs[i] = h.Dispatch.Replays.Replay(context.Background(), h.Tenant, id, once.Request{}) })
 	}
 	wg.Wait()
 	done := 0

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/dispatch/sweep"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -23,19 +26,31 @@ const (
 	MostForsaken = 1000 // waits of parked ticks that upkeep reads at once
 )
 
-// wakeParked wakes parked ticks whose wait has ended, and the queued turns of tenants that fire again, until ctx ends.
-func (c *Control) wakeParked(ctx context.Context) {
-	loop.Every(ctx, c.log, wakeEvery, "wake parked ticks", func(ctx context.Context) error {
+// Waker wakes parked ticks whose wait has ended, and the queued turns of tenants that fire again.
+type Waker struct {
+	pool  *pgxpool.Pool
+	sweep *sweep.Sweeper
+	log   *slog.Logger
+}
+
+// NewWaker returns a Waker of all tenants' ticks.
+func NewWaker(pool *pgxpool.Pool, sweeper *sweep.Sweeper, log *slog.Logger) *Waker {
+	return &Waker{pool: pool, sweep: sweeper, log: log}
+}
+
+// Run wakes parked ticks until ctx ends.
+func (k *Waker) Run(ctx context.Context) {
+	loop.Every(ctx, k.log, wakeEvery, "wake parked ticks", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, wakeLimit)
 		defer cancel()
-		return c.WakeAll(ctx)
+		return k.WakeAll(ctx)
 	})
 }
 
 // WakeAll wakes a batch of parked ticks for each row of wake, and repeats that until none is left that no other process has locked.
-func (c *Control) WakeAll(ctx context.Context) error {
+func (k *Waker) WakeAll(ctx context.Context) error {
 	for {
-		rows, _ := c.pool.Query(ctx, `SELECT tenant_id, waits_for FROM wake ORDER BY tenant_id, waits_for LIMIT $1`, mostWakes) // CollectRows reports the error
+		rows, _ := k.pool.Query(ctx, `SELECT tenant_id, waits_for FROM wake ORDER BY tenant_id, waits_for LIMIT $1`, mostWakes) // CollectRows reports the error
 		all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[record.ParkedFor])
 		if err != nil {
 			return fmt.Errorf("look for wakes: %w", err)
@@ -43,11 +58,11 @@ func (c *Control) WakeAll(ctx context.Context) error {
 		var errs []error
 		mine := 0
 		for _, w := range all {
-			if err := c.wakeReleased(ctx, w); err != nil {
+			if err := k.wakeReleased(ctx, w); err != nil {
 				errs = append(errs, err)
 				continue
 			}
-			taken, err := c.wakeSome(ctx, w)
+			taken, err := k.wakeSome(ctx, w)
 			if taken {
 				mine++
 			}
@@ -56,7 +71,7 @@ func (c *Control) WakeAll(ctx context.Context) error {
 			}
 		}
 		if mine > 0 {
-			c.sweep.Wake()
+			k.sweep.Wake()
 		}
 		if mine == 0 || len(errs) > 0 {
 			return errors.Join(errs...)
@@ -67,9 +82,9 @@ func (c *Control) WakeAll(ctx context.Context) error {
 // wakeSome wakes the next batch of parked ticks, in the order of their nominal times, and deletes the row of wake after the last one.
 // It skips ticks that another transaction has locked: that one takes them. taken is false if another process has locked the row of
 // wake.
-func (c *Control) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool, err error) {
+func (k *Waker) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool, err error) {
 	woken := 0
-	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
 		// A generic plan would read and sort all ticks that are parked for the same cause.
 		if _, err := tx.Exec(ctx, `SET LOCAL plan_cache_mode = force_custom_plan`); err != nil {
 			return err
@@ -114,9 +129,9 @@ func (c *Control) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool,
 		return err
 	})
 	if err == nil && taken {
-		c.sweep.Reset(w.Tenant)
+		k.sweep.Reset(w.Tenant)
 		if workflow, is := w.Held(); is {
-			c.sweep.ChargeWorkflow(w.Tenant, workflow, woken)
+			k.sweep.ChargeWorkflow(w.Tenant, workflow, woken)
 		}
 	}
 	return taken, err
@@ -124,18 +139,18 @@ func (c *Control) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool,
 
 // wakeReleased makes the cohorts of a released workflow due that were due while it was held. The change that released it waited for the
 // sweeps that set them aside, so all of them are seen.
-func (c *Control) wakeReleased(ctx context.Context, w record.ParkedFor) error {
+func (k *Waker) wakeReleased(ctx context.Context, w record.ParkedFor) error {
 	workflow, is := w.Held()
 	for is {
 		var shard int16
-		err := c.pool.QueryRow(ctx, `SELECT shard FROM cohort WHERE tenant_id = $1 AND workflow = $2 AND held LIMIT 1`, w.Tenant, workflow).Scan(&shard)
+		err := k.pool.QueryRow(ctx, `SELECT shard FROM cohort WHERE tenant_id = $1 AND workflow = $2 AND held LIMIT 1`, w.Tenant, workflow).Scan(&shard)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("look for cohorts of a released workflow: %w", err)
 		}
-		err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
 			var b pgx.Batch
 			cohorts.LockShard(&b, shard)
 			b.Queue(`

@@ -27,7 +27,7 @@ func Hours(n int) (from, to time.Time) {
 
 func (h *Carillon) Backfill(from, to time.Time, overlap string) operations.Answer {
 	h.T.Helper()
-	b, _, err := h.Dispatch.Control.Backfill(h.T.Context(), policy.Name{Tenant: h.Tenant, Workflow: "w", Key: "k"}, control.BackfillParams{From: from, To: to, Overlap: overlap}, "ann", once.Request{})
+	b, _, err := h.Dispatch.Backfills.Backfill(h.T.Context(), policy.Name{Tenant: h.Tenant, Workflow: "w", Key: "k"}, control.BackfillParams{From: from, To: to, Overlap: overlap}, "ann", once.Request{})
 	if err != nil {
 		h.T.Fatal(err)
 	}

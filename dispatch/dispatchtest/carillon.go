@@ -78,7 +78,7 @@ func NewOn(t *testing.T, pool *pgxpool.Pool) *Carillon {
 	}
 	h.Config.Operations = operations.New(operations.Config{Pool: api, Engine: engine, IDs: ids, Cursors: cursors, Queue: h.Jobs.QueueOperation})
 	h.Dispatch = h.Process()
-	h.Dispatch.Control.RegisterSteps()
+	h.Dispatch.RegisterSteps()
 	h.Calendars = calendars.New(calendars.Config{Pool: api, IDs: ids, Timings: h.Config.Timings, Cursors: cursors, Operations: h.Config.Operations})
 	h.Schedules = schedules.New(schedules.Config{
 		Pool: api, IDs: ids, Timings: h.Config.Timings, HandOut: h.Dispatch.Chunker.HandOut, Quotas: Quotas, Cursors: cursors, Log: h.Config.Log,

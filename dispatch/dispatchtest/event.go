@@ -50,7 +50,7 @@ func (h *Carillon) Told(r *receiver, secret string) (all []events.Event) {
 func (h *Carillon) Listener(events ...string) (r *receiver, secret string) {
 	h.T.Helper()
 	r = NewReceiver(h.T)
-	e, _, err := h.Dispatch.Pusher.PutEndpoint(h.T.Context(), h.Tenant, "listener", push.EndpointParams{URL: r.URL, Events: events})
+	e, _, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(h.T.Context(), h.Tenant, "listener", push.EndpointParams{URL: r.URL, Events: events})
 	if err != nil {
 		h.T.Fatal(err)
 	}

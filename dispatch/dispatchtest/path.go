@@ -109,7 +109,7 @@ func (h *Carillon) Catcher(workflow string, batch int16, answer func(n int, w ht
 	c := &Catcher{answer: answer}
 	c.Server = httptest.NewServer(c)
 	h.T.Cleanup(c.Close)
-	e, made, err := h.Dispatch.Pusher.PutEndpoint(h.T.Context(), h.Tenant, workflow, push.EndpointParams{URL: c.URL + "/hook", Batch: &batch})
+	e, made, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(h.T.Context(), h.Tenant, workflow, push.EndpointParams{URL: c.URL + "/hook", Batch: &batch})
 	if err != nil || !made {
 		h.T.Fatalf("endpoint: %v, %v", made, err)
 	}

@@ -135,7 +135,7 @@ func (d *Process) QueuedBytes() (held, room int) {
 }
 
 // CountUnopened counts the unopened chunks of each tenant.
-func (d *Process) CountUnopened(ctx context.Context) error { return d.Sweeper.CountUnopened(ctx) }
+func (d *Process) CountUnopened(ctx context.Context) error { return d.Backlog.Count(ctx) }
 
 // OpenStale opens chunks that no job opens.
 func (d *Process) OpenStale(ctx context.Context) error {
@@ -193,7 +193,7 @@ func (d *Process) EnsurePartitions(ctx context.Context, now time.Time) error {
 }
 
 // Wake wakes parked ticks whose wait has ended.
-func (d *Process) Wake(ctx context.Context) error { return d.Control.WakeAll(ctx) }
+func (d *Process) Wake(ctx context.Context) error { return d.Waker.WakeAll(ctx) }
 
 // WakeForsaken looks for parked ticks whose wait has ended without a change.
 func (d *Process) WakeForsaken(ctx context.Context) error { return d.batch(ctx, upkeep.WakeForsaken) }
@@ -242,14 +242,14 @@ func (d *Process) Watch(ctx context.Context) error {
 }
 
 // EndLeases ends once the leases that are due.
-func (d *Process) EndLeases(ctx context.Context) error { return d.Leases.EndDueLeases(ctx) }
+func (d *Process) EndLeases(ctx context.Context) error { return d.Expiry.EndDueLeases(ctx) }
 
 // LeasedTicks counts the ticks that the workers of tenant $1 hold.
 const LeasedTicks = record.LeasedTicks
 
 // WakePolled looks for ready ticks of a workflow that a poll waits for.
 func (d *Process) WakePolled(ctx context.Context, tenant tenants.ID, workflow string) error {
-	return d.Leases.WakePollsOf(ctx, cluster.Polled{Tenants: []int32{int32(tenant)}, Workflows: []string{workflow}})
+	return d.Polls.WakePollsOf(ctx, cluster.Polled{Tenants: []int32{int32(tenant)}, Workflows: []string{workflow}})
 }
 
 // AnyNotice looks whether there is anything to tell tenants.

@@ -90,7 +90,7 @@ func (r request) SignedBy(t *testing.T, secrets ...string) string {
 func (r *receiver) Try(h *Carillon, d *Process, name string, secrets ...string) string {
 	h.T.Helper()
 	before := len(r.Requests())
-	trial, err := d.Pusher.TryEndpoint(h.T.Context(), h.Tenant, name)
+	trial, err := d.Pusher.Endpoints.TryEndpoint(h.T.Context(), h.Tenant, name)
 	if err != nil {
 		h.T.Fatal(err)
 	}

@@ -162,7 +162,7 @@ func (es *Events) putOffEvents(ctx context.Context, from time.Time) error {
 
 // sendEvent sends one event. It deletes an event that was sent or is dropped, and puts off the others.
 func (es *Events) sendEvent(ctx context.Context, e *event) error {
-	to, err := es.push.Pushable(ctx, e.TenantID, e.Endpoint)
+	to, err := es.push.Endpoints.Pushable(ctx, e.TenantID, e.Endpoint)
 	if fault.IsNotFound(err) {
 		return es.endEvent(ctx, e, nil)
 	}

@@ -102,7 +102,7 @@ func TestEventsAreSentUntilTheyAreTaken(t *testing.T) {
 	}
 
 	other := dispatchtest.NewReceiver(t)
-	made, _, err := h.Dispatch.Pusher.PutEndpoint(t.Context(), h.Tenant, "other", push.EndpointParams{URL: other.URL, Events: []string{tenants.EndpointDisabled}})
+	made, _, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(t.Context(), h.Tenant, "other", push.EndpointParams{URL: other.URL, Events: []string{tenants.EndpointDisabled}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestEventsAreSentUntilTheyAreTaken(t *testing.T) {
 	if e := h.Told(other, made.Secret)[0]; e.Cause != "listener" || string(e.Data) != `{"endpoint":"listener","status":410}` {
 		t.Errorf("got %+v %s", e, e.Data)
 	}
-	if e, err := h.Dispatch.Pusher.Endpoint(t.Context(), h.Tenant, "listener"); err != nil || e.State != "disabled" {
+	if e, err := h.Dispatch.Pusher.Endpoints.Endpoint(t.Context(), h.Tenant, "listener"); err != nil || e.State != "disabled" {
 		t.Errorf("got %+v, %v", e, err)
 	}
 	if n := h.Number(`SELECT count(*) FROM audit WHERE action = 'endpoint.disable' AND target = 'endpoints/listener' AND actor = 'carillon'`); n != 1 {

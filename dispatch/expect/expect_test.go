@@ -353,7 +353,7 @@ func TestAWorkflowWithoutWorkersIsTold(t *testing.T) {
 		t.Errorf("got %s, %v", w.told()[0].Data, err)
 	}
 	w.Lease("w", 1)
-	if err := w.Dispatch.Leases.WritePolls(t.Context()); err != nil {
+	if err := w.Dispatch.Polls.WritePolls(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.look()

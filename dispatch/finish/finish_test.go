@@ -31,7 +31,7 @@ func TestHeldTickFailsOnceItIsTooLate(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	c := h.Catcher("w", 1, nil)
-	if _, _, err := h.Dispatch.Pusher.PutEndpoint(t.Context(), h.Tenant, "w", push.EndpointParams{URL: c.URL, State: "held"}); err != nil {
+	if _, _, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(t.Context(), h.Tenant, "w", push.EndpointParams{URL: c.URL, State: "held"}); err != nil {
 		t.Fatal(err)
 	}
 	urgent(h, "w", "dose", "skip")
@@ -51,7 +51,7 @@ func TestHeldTickFailsOnceItIsTooLate(t *testing.T) {
 	if got := h.History("w", "invoice")[0]; got.State != "running" {
 		t.Errorf("one that may come late: got %+v", got)
 	}
-	if _, _, err := h.Dispatch.Pusher.PutEndpoint(t.Context(), h.Tenant, "w", push.EndpointParams{URL: c.URL, State: "enabled"}); err != nil {
+	if _, _, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(t.Context(), h.Tenant, "w", push.EndpointParams{URL: c.URL, State: "enabled"}); err != nil {
 		t.Fatal(err)
 	}
 	dispatchtest.Until(t, "it is delivered", func() bool {

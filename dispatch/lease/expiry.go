@@ -3,12 +3,13 @@ package lease
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch/cluster"
-
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/finish"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -21,24 +22,38 @@ const (
 	mostExpired = 20
 )
 
-// endLeases ends the attempts of leases whose time is over, until ctx ends. Their ticks are delivered again.
-func (ls *Leases) endLeases(ctx context.Context) {
-	loop.Every(ctx, ls.log, leasesEvery, "end leases", ls.EndDueLeases)
+// Expiry ends the attempts of leases whose time is over. Their ticks are delivered again.
+type Expiry struct {
+	pool    *pgxpool.Pool
+	horizon *cluster.Horizon
+	finish  *finish.Finisher
+	ends    cluster.LowEnd
+	log     *slog.Logger
+}
+
+// NewExpiry returns an Expiry of all tenants' leases.
+func NewExpiry(pool *pgxpool.Pool, horizon *cluster.Horizon, finisher *finish.Finisher, log *slog.Logger) *Expiry {
+	return &Expiry{pool: pool, horizon: horizon, finish: finisher, ends: newLeaseEnds(), log: log}
+}
+
+// Run ends leases until ctx ends.
+func (x *Expiry) Run(ctx context.Context) {
+	loop.Every(ctx, x.log, leasesEvery, "end leases", x.EndDueLeases)
 }
 
 // EndDueLeases ends leases until none is due. It returns the first error.
-func (ls *Leases) EndDueLeases(ctx context.Context) error {
+func (x *Expiry) EndDueLeases(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	for {
 		if sabotage.LeasesNeverEnd.On() {
 			return nil
 		}
-		from, first, err := ls.leaseEnds.Look(ctx, ls.pool, ls.horizon)
+		from, first, err := x.ends.Look(ctx, x.pool, x.horizon)
 		if err != nil || first.IsZero() {
 			return err
 		}
-		n, err := ls.endSomeLeases(ctx, from)
+		n, err := x.endSomeLeases(ctx, from)
 		if err != nil || n < mostExpired {
 			return err
 		}
@@ -56,9 +71,9 @@ type expiredLease struct {
 }
 
 // endSomeLeases ends up to mostExpired due leases whose end is at from or later, and returns how many it looked at.
-func (ls *Leases) endSomeLeases(ctx context.Context, from time.Time) (n int, err error) {
+func (x *Expiry) endSomeLeases(ctx context.Context, from time.Time) (n int, err error) {
 	err = postgres.Retry(ctx, func() error {
-		return pgx.BeginFunc(ctx, ls.pool, func(tx pgx.Tx) error {
+		return pgx.BeginFunc(ctx, x.pool, func(tx pgx.Tx) error {
 			rows, _ := tx.Query(ctx, `
 				SELECT id, tenant_id, worker, leased_at, until_at, ticks
 				FROM lease
@@ -72,7 +87,7 @@ func (ls *Leases) endSomeLeases(ctx context.Context, from time.Time) (n int, err
 			}
 			n = len(expired)
 			for _, l := range expired {
-				if err := ls.endLease(ctx, tx, l); err != nil {
+				if err := x.endLease(ctx, tx, l); err != nil {
 					return err
 				}
 			}
@@ -84,7 +99,7 @@ func (ls *Leases) endSomeLeases(ctx context.Context, from time.Time) (n int, err
 
 // endLease ends the attempts of a lease whose time is over. If a heartbeat has lengthened some of them, the lease goes on until the
 // first of those ends.
-func (ls *Leases) endLease(ctx context.Context, tx pgx.Tx, l *expiredLease) error {
+func (x *Expiry) endLease(ctx context.Context, tx pgx.Tx, l *expiredLease) error {
 	tries, err := unpackLease(l.Ticks)
 	if err != nil {
 		return fmt.Errorf("lease %d: %w", l.ID, err)
@@ -122,7 +137,7 @@ func (ls *Leases) endLease(ctx context.Context, tx pgx.Tx, l *expiredLease) erro
 			Worker: &l.Worker, Started: &l.LeasedAt,
 		})
 	}
-	if _, err := ls.finish.End(ctx, tx, l.TenantID, now.UTC(), endings); err != nil {
+	if _, err := x.finish.End(ctx, tx, l.TenantID, now.UTC(), endings); err != nil {
 		return err
 	}
 	if next.IsZero() {

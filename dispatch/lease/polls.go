@@ -51,16 +51,16 @@ func (p *polls) take() (owners []int32, names []string) {
 }
 
 // WritePolls writes which workflows were polled since it was last called, or are polled now. Workflows that do not exist are left out.
-func (ls *Leases) WritePolls(ctx context.Context) error {
+func (w *PollWatch) WritePolls(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	owners, names := ls.Ready.polls.take()
-	now := ls.notifier.Polled()
+	owners, names := w.ready.polls.take()
+	now := w.notifier.Polled()
 	owners, names = append(owners, now.Tenants...), append(names, now.Workflows...)
 	if len(owners) == 0 {
 		return nil
 	}
-	_, err := ls.pool.Exec(ctx, `
+	_, err := w.pool.Exec(ctx, `
 		INSERT INTO workflow_poll (tenant_id, workflow, polled_at)
 		SELECT DISTINCT n.tenant_id, n.name, `+postgres.TxNow+`
 		FROM unnest($1::int[], $2::text[]) AS n (tenant_id, name)

@@ -54,11 +54,11 @@ func (o *Opener) send(p *plan) {
 	}
 	o.push.Add(p.chunk, p.send, p.later)
 	o.wakeWorkers(p)
-	o.metrics.count(p.ticks)
+	o.told.metrics.count(p.ticks)
 	o.finish.Tail.Fired(p.chunk.TenantID, p.ticks)
 	o.tellTriggered(p)
-	if o.onFired != nil && len(p.fired) > 0 {
-		o.onFired(p.fired)
+	if o.told.onFired != nil && len(p.fired) > 0 {
+		o.told.onFired(p.fired)
 	}
 }
 
@@ -69,6 +69,6 @@ func (o *Opener) wakeWorkers(p *plan) {
 		ready[r.Workflow]++
 	}
 	for workflow, n := range ready {
-		o.notifier.Ready(p.chunk.TenantID, workflow, n)
+		o.cluster.Notifier.Ready(p.chunk.TenantID, workflow, n)
 	}
 }

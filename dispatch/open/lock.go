@@ -50,7 +50,7 @@ func (o *Opener) lockChunks(ctx context.Context, tx pgx.Tx, first, through int64
 	var b pgx.Batch
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`) // planning for each set of values would cost a third of the opening of a small chunk
 	b.Queue(`SELECT `+chunk.Columns+` FROM chunk c WHERE `+chunk.OfRun+skip, first, through)
-	floor, stuck := o.unopened.From(o.horizon)
+	floor, stuck := o.unopened.From(o.cluster.Horizon)
 	b.Queue(`SELECT ` + postgres.Now) // before everything that decides the ticks is read
 	b.Queue(sabotage.OrderIgnored.Instead(EarlierChunks, "e.id + 0 < c.id", "false"), first, through, floor, stuck)
 	b.Queue(`

@@ -85,7 +85,7 @@ func (o *Opener) unopenedOf(ctx context.Context, first, through int64) ([]int64,
 // an earlier unopened one stays unopened: behind maps it to the earlier one. If chunks are left to a later try, the error is notYet, and
 // the others are open.
 func (o *Opener) openRange(ctx context.Context, first, through int64) (behind map[int64]int64, err error) {
-	self, alive := o.member.Self()
+	self, alive := o.cluster.Member.Self()
 	if !alive {
 		return nil, errors.New("this process was silent and opens nothing")
 	}

@@ -2,7 +2,6 @@ package open
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -20,48 +19,44 @@ import (
 type Config struct {
 	Pool       *pgxpool.Pool
 	Timings    *cohorts.Timings
-	Member     *cluster.Member
-	Notifier   *cluster.Notifier
-	Horizon    *cluster.Horizon
+	Cluster    cluster.View
 	Unopened   *chunk.Unopened
 	Finish     *finish.Finisher
 	Push       *push.Pusher
-	Rarely     *loop.Rarely // of errors that come again and again
 	Dispatches bool
 	OnFired    func([]Fired) // told of ticks handed out by this process; may be nil, must not block
 	Metrics    *Metrics
-	Log        *slog.Logger
+	Log        loop.Log
 }
 
 // Opener opens chunks: it decides what becomes of their ticks, commits their rows, and gives them to the push.
 type Opener struct {
-	pool       *pgxpool.Pool
-	timings    *cohorts.Timings
-	member     *cluster.Member
-	notifier   *cluster.Notifier
-	horizon    *cluster.Horizon
-	unopened   *chunk.Unopened
-	finish     *finish.Finisher
-	push       *push.Pusher
-	rarely     *loop.Rarely
-	dispatches bool
-	onFired    func([]Fired)
-	metrics    *Metrics
-	log        *slog.Logger
+	pool     *pgxpool.Pool
+	timings  *cohorts.Timings
+	cluster  cluster.View
+	unopened *chunk.Unopened
+	finish   *finish.Finisher
+	push     *push.Pusher
+	log      loop.Log
 
-	runner     *runner
-	openChunks openChunks
-	left       leftChunks
-	staleAt    int64 // where openStale goes on; only takeOver uses it
+	runner *runner
+	taking taking
+	told   told
+}
+
+// told are those that are told of ticks.
+type told struct {
+	onFired func([]Fired) // may be nil
+	metrics *Metrics
 }
 
 // New returns an Opener.
 func New(c Config) *Opener {
 	o := &Opener{
-		pool: c.Pool, timings: c.Timings, member: c.Member, notifier: c.Notifier, horizon: c.Horizon, unopened: c.Unopened, finish: c.Finish,
-		push: c.Push, rarely: c.Rarely, dispatches: c.Dispatches, onFired: c.OnFired, metrics: c.Metrics, log: c.Log,
+		pool: c.Pool, timings: c.Timings, cluster: c.Cluster, unopened: c.Unopened, finish: c.Finish, push: c.Push, log: c.Log,
+		told: told{c.OnFired, c.Metrics},
 	}
-	o.runner = newRunner(o.openJob)
+	o.runner = newRunner(o.openJob, c.Dispatches)
 	return o
 }
 

@@ -22,6 +22,13 @@ type openChunks struct {
 	search  cluster.Search
 }
 
+// taking is what the takeover of chunks remembers.
+type taking struct {
+	chunks  openChunks
+	left    leftChunks
+	staleAt int64 // where OpenStale goes on
+}
+
 // look begins a reading of a process's open chunks.
 func (o *openChunks) look(process int64, h *cluster.Horizon, full bool) cluster.Look {
 	if o.floors == nil {
@@ -35,8 +42,8 @@ func (o *openChunks) look(process int64, h *cluster.Horizon, full bool) cluster.
 
 // FirstOpen returns a time before which this process has no open chunk.
 func (o *Opener) FirstOpen() time.Time {
-	self, _ := o.member.Self()
-	return o.openChunks.look(self, o.horizon, false).From
+	self, _ := o.cluster.Member.Self()
+	return o.taking.chunks.look(self, o.cluster.Horizon, false).From
 }
 
 // ownChunk is an open chunk of this process.
@@ -53,10 +60,10 @@ const lostAfter = 3 * time.Second
 // TakeOwned takes over the open chunks of dead processes, and the lost chunks of this process: chunks that it owns and its sender does
 // not know.
 func (o *Opener) TakeOwned(ctx context.Context) error {
-	self, _ := o.member.Self()
+	self, _ := o.cluster.Member.Self()
 	began := time.Now()
-	all := o.openChunks.orphans.Due(began)
-	l := o.openChunks.look(self, o.horizon, false)
+	all := o.taking.chunks.orphans.Due(began)
+	l := o.taking.chunks.look(self, o.cluster.Horizon, false)
 	doubtful := o.push.Doubts().Some(mostTaken)
 	var dead, orphans []int64
 	var mine []ownChunk
@@ -91,11 +98,11 @@ func (o *Opener) TakeOwned(ctx context.Context) error {
 		return fmt.Errorf("look for chunks to take: %w", err)
 	}
 	if all {
-		o.openChunks.orphans.Ended(began, time.Now())
+		o.taking.chunks.orphans.Ended(began, time.Now())
 	}
-	for id := range o.openChunks.floors {
+	for id := range o.taking.chunks.floors {
 		if id != self && !slices.Contains(dead, id) {
-			delete(o.openChunks.floors, id)
+			delete(o.taking.chunks.floors, id)
 		}
 	}
 	lost, first := o.lostOf(mine)
@@ -109,7 +116,7 @@ func (o *Opener) TakeOwned(ctx context.Context) error {
 
 // searchOwned searches below the floor for lost chunks of this process, and takes them.
 func (o *Opener) searchOwned(ctx context.Context, self int64) error {
-	w, is := o.openChunks.search.Begin(o.horizon, time.Now())
+	w, is := o.taking.chunks.search.Begin(o.cluster.Horizon, time.Now())
 	if !is {
 		return nil
 	}
@@ -127,7 +134,7 @@ func (o *Opener) searchOwned(ctx context.Context, self int64) error {
 	if err := o.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("search for lost chunks: %w", err)
 	}
-	o.openChunks.search.Ended(w, *entries, time.Now())
+	o.taking.chunks.search.Ended(w, *entries, time.Now())
 	lost, _ := o.lostOf(mine)
 	o.push.Doubts().Add(lost[min(len(lost), mostTaken):])
 	return o.takeLost(ctx, lost)
@@ -162,7 +169,7 @@ func (o *Opener) takeLost(ctx context.Context, lost []int64) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	self, _ := o.member.Self()
+	self, _ := o.cluster.Member.Self()
 	rows, _ := o.pool.Query(ctx, `
 		UPDATE chunk
 		SET epoch = epoch + 1
@@ -221,7 +228,7 @@ func (o *Opener) takeOpen(ctx context.Context, dead []int64, full bool) error {
 		return err
 	}
 	for {
-		self, alive := o.member.Self()
+		self, alive := o.cluster.Member.Self()
 		if !alive {
 			return nil
 		}
@@ -245,7 +252,7 @@ func (o *Opener) owning(ctx context.Context, dead []int64, full bool) (owners []
 	looks := make(map[int64]cluster.Look, len(dead))
 	from := make([]time.Time, len(dead))
 	for i, id := range dead {
-		looks[id] = o.openChunks.look(id, o.horizon, full)
+		looks[id] = o.taking.chunks.look(id, o.cluster.Horizon, full)
 		from[i] = looks[id].From
 	}
 	rows, _ := o.pool.Query(ctx, firstOwned, dead, from) // ForEachRow reports the error

@@ -18,7 +18,7 @@ import (
 // setEndpoint sets the state of the endpoint of a catcher.
 func setEndpoint(h *dispatchtest.Carillon, name, url, state string, batch int16) {
 	h.T.Helper()
-	if _, _, err := h.Dispatch.Pusher.PutEndpoint(h.T.Context(), h.Tenant, name, push.EndpointParams{URL: url + "/hook", State: state, Batch: &batch}); err != nil {
+	if _, _, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(h.T.Context(), h.Tenant, name, push.EndpointParams{URL: url + "/hook", State: state, Batch: &batch}); err != nil {
 		h.T.Fatal(err)
 	}
 }

@@ -26,7 +26,7 @@ func (o *Opener) resume(ctx context.Context) {
 
 // refill reads ticks of the overflow of a queue, and routes them as their workflows are registered now.
 func (o *Opener) refill(ctx context.Context, l push.OverflowBatch) error {
-	self, alive := o.member.Self()
+	self, alive := o.cluster.Member.Self()
 	if !alive {
 		return nil // other processes count this one as dead, and its pusher abandons what is left
 	}

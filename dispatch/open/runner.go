@@ -24,8 +24,9 @@ const (
 // old snapshot is open, because it reads the index entries of all earlier jobs. The job of an opened run finds nothing to do. The job
 // opens the run itself if the runner failed or had no room.
 type runner struct {
-	open  func(ctx context.Context, run chunk.JobArgs, late bool) error
-	lanes map[string]*openLane
+	open       func(ctx context.Context, run chunk.JobArgs, late bool) error
+	dispatches bool // this process opens chunks
+	lanes      map[string]*openLane
 
 	mu      sync.Mutex
 	runs    map[int64]*offered // by their first chunks
@@ -54,8 +55,8 @@ type offered struct {
 	err     error         // of the attempt, once done is closed
 }
 
-func newRunner(open func(context.Context, chunk.JobArgs, bool) error) *runner {
-	o := &runner{open: open, lanes: map[string]*openLane{}, runs: map[int64]*offered{}, closing: make(chan struct{})}
+func newRunner(open func(context.Context, chunk.JobArgs, bool) error, dispatches bool) *runner {
+	o := &runner{open: open, dispatches: dispatches, lanes: map[string]*openLane{}, runs: map[int64]*offered{}, closing: make(chan struct{})}
 	for name, n := range RunsAtOnce {
 		o.lanes[name] = &openLane{slots: make(chan struct{}, n)}
 	}
@@ -130,8 +131,8 @@ func (o *runner) offer(runs []chunk.Run) (left []string) {
 
 // OfferNotified offers the runner a run from a notification of another process, if this process is the one that opens it.
 func (o *Opener) OfferNotified(text string) {
-	if run, ok := chunk.ParseRun(text); ok && o.dispatches && o.member.Opens(run.Chunk) {
-		o.notifier.Queued(o.runner.offer([]chunk.Run{run}))
+	if run, ok := chunk.ParseRun(text); ok && o.runner.dispatches && o.cluster.Member.Opens(run.Chunk) {
+		o.cluster.Notifier.Queued(o.runner.offer([]chunk.Run{run}))
 	}
 }
 

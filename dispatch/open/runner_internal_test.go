@@ -32,7 +32,7 @@ func newSlowRunner(t *testing.T) *slowRunner {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	})
+	}, true)
 	s.runner.start(t.Context())
 	t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())

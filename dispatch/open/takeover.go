@@ -27,10 +27,10 @@ const (
 
 // takeOver periodically takes over the chunks of dead processes, and opens chunks that no job has opened in time.
 func (o *Opener) takeOver(ctx context.Context) {
-	loop.Every(ctx, o.log, TakeEvery, "take over chunks", func(ctx context.Context) error {
+	loop.Every(ctx, o.log.Logger, TakeEvery, "take over chunks", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
-		if _, alive := o.member.Self(); !alive || sabotage.NoTakeOver.On() {
+		if _, alive := o.cluster.Member.Self(); !alive || sabotage.NoTakeOver.On() {
 			return nil
 		}
 		err := o.TakeOwned(ctx)
@@ -124,7 +124,7 @@ func (o *Opener) OpenStale(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("look for unopened chunks: %w", err)
 		}
-		if o.staleAt = next; len(stale) < mostTaken {
+		if o.taking.staleAt = next; len(stale) < mostTaken {
 			pages++
 		}
 		if err := o.openEach(ctx, stale); err != nil || next == 0 || pages >= mostPages || time.Since(began) > staleFor {
@@ -144,7 +144,7 @@ func (o *Opener) openEach(ctx context.Context, stale []staleChunk) error {
 	var errs []error
 	for _, c := range stale {
 		err := o.Open(ctx, c.ID)
-		if err != nil && !o.left.add(c.ID, err, time.Now()) {
+		if err != nil && !o.taking.left.add(c.ID, err, time.Now()) {
 			errs = append(errs, fmt.Errorf("open chunk %d: %w", c.ID, err))
 		}
 	}
@@ -155,9 +155,9 @@ func (o *Opener) openEach(ctx context.Context, stale []staleChunk) error {
 // It reads the first job of each lane only if there are unopened chunks, and once in a run: while an old snapshot is open, that query
 // reads the entries of all jobs since.
 func (o *Opener) stale(ctx context.Context, jobs *map[string]int64) (stale []staleChunk, next int64, err error) {
-	from, stuck := o.unopened.From(o.horizon)
-	if o.staleAt > from {
-		from, stuck = o.staleAt, []int64{}
+	from, stuck := o.unopened.From(o.cluster.Horizon)
+	if o.taking.staleAt > from {
+		from, stuck = o.taking.staleAt, []int64{}
 	}
 	rows, _ := o.pool.Query(ctx, `
 		SELECT id, lane
@@ -172,7 +172,7 @@ func (o *Opener) stale(ctx context.Context, jobs *map[string]int64) (stale []sta
 			FROM chunk c
 			WHERE c.id = ANY ($5) AND c.id < $4 AND `+chunk.StillUnopened+` AND c.id <> ALL ($3::bigint[])
 		) c
-		ORDER BY id`, unopenedIn.Seconds(), mostStale, o.left.at(time.Now()), from, stuck) // CollectRows reports the error
+		ORDER BY id`, unopenedIn.Seconds(), mostStale, o.taking.left.at(time.Now()), from, stuck) // CollectRows reports the error
 	stale, err = pgx.CollectRows(rows, pgx.RowToStructByPos[staleChunk])
 	if err != nil || len(stale) == 0 {
 		return nil, 0, err

@@ -61,7 +61,7 @@ func (o *Opener) openJob(ctx context.Context, run chunk.JobArgs, late bool) erro
 
 // tellLeft logs that a chunk is left to a later try.
 func (o *Opener) tellLeft(chunk int64, why *notYet) {
-	if o.rarely.Due(why.why, time.Now()) {
+	if o.log.Due(why.why, time.Now()) {
 		o.log.Warn("a chunk is left to a later try", "chunk", chunk, "wait", why.wait, "reason", why.why)
 	}
 }

@@ -74,7 +74,7 @@ func (o *Opener) readRoutes(rows pgx.Rows) (routes, error) {
 			r.terms = policy.BuiltIn()
 		}
 		if endpointName != nil {
-			r.endpoint = o.push.WithOpened(push.Target{Tenant: n.tenant, Name: *endpointName, URL: *url, Batch: int(*batch), Rate: rate.Of(perSecond, ramp), State: *state}, headers, secrets)
+			r.endpoint = o.push.Endpoints.WithOpened(push.Target{Tenant: n.tenant, Name: *endpointName, URL: *url, Batch: int(*batch), Rate: rate.Of(perSecond, ramp), State: *state}, headers, secrets)
 		}
 		r.name, r.known = n.name, true
 		known[n] = r

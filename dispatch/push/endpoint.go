@@ -36,12 +36,12 @@ type Target struct {
 
 // WithOpened returns the endpoint e with its stored headers and secrets opened. If a header cannot be opened, the endpoint gets no
 // secrets, so that nothing is sent to it.
-func (p *Pusher) WithOpened(e Target, headers []byte, secrets [][]byte) *Target {
-	e.Secrets = p.openSecrets(e.Tenant, e.Name, secrets)
+func (es *Endpoints) WithOpened(e Target, headers []byte, secrets [][]byte) *Target {
+	e.Secrets = es.openSecrets(e.Tenant, e.Name, secrets)
 	var err error
-	if e.headers, err = openValues(p.keyset, e.Tenant, e.Name, headers); err != nil {
+	if e.headers, err = openValues(es.keyset, e.Tenant, e.Name, headers); err != nil {
 		e.Secrets = nil
-		p.logUnreadable(e.Tenant, e.Name, err)
+		es.logUnreadable(e.Tenant, e.Name, err)
 	}
 	return &e
 }
@@ -99,9 +99,9 @@ func scanEndpoint(row pgx.CollectableRow) (e Endpoint, err error) {
 }
 
 // check returns the params with their defaults, or all their faults.
-func (p *Pusher) check(name string, asked EndpointParams) (EndpointParams, error) {
+func (es *Endpoints) check(name string, asked EndpointParams) (EndpointParams, error) {
 	errs := []error{policy.CheckName("/name", "endpoint", name)}
-	if err := p.outbound.Check(asked.URL); err != nil { // the addresses of a name are checked when a connection is made
+	if err := es.outbound.Check(asked.URL); err != nil { // the addresses of a name are checked when a connection is made
 		errs = append(errs, fault.Invalid("/url", "%s", err))
 	}
 	if asked.Batch == nil {
@@ -134,18 +134,18 @@ func (p *Pusher) check(name string, asked EndpointParams) (EndpointParams, error
 }
 
 // PutEndpoint creates or replaces an endpoint. made reports that it is new: then e contains its secret.
-func (p *Pusher) PutEndpoint(ctx context.Context, tenant tenants.ID, name string, asked EndpointParams) (e Endpoint, made bool, err error) {
-	if asked, err = p.check(name, asked); err != nil {
+func (es *Endpoints) PutEndpoint(ctx context.Context, tenant tenants.ID, name string, asked EndpointParams) (e Endpoint, made bool, err error) {
+	if asked, err = es.check(name, asked); err != nil {
 		return e, false, err
 	}
-	quotas, err := p.quotas(ctx, tenant)
+	quotas, err := es.quotas(ctx, tenant)
 	if err != nil {
 		return e, false, err
 	}
 	secret := newSecret()
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, p.api, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, es.api, func(tx pgx.Tx) error {
 		if err := checkRoom(ctx, tx, tenant, name, quotas.Endpoints); err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func (p *Pusher) PutEndpoint(ctx context.Context, tenant tenants.ID, name string
 		if exists {
 			of.before = &before
 		}
-		e, err = p.store(ctx, tx, of, asked)
+		e, err = es.store(ctx, tx, of, asked)
 		return err
 	})
 	if err != nil {
@@ -170,10 +170,10 @@ func (p *Pusher) PutEndpoint(ctx context.Context, tenant tenants.ID, name string
 }
 
 // PatchEndpoint applies a merge patch to the params of an endpoint. Headers that the patch does not name keep their values.
-func (p *Pusher) PatchEndpoint(ctx context.Context, tenant tenants.ID, name string, patch []byte, pre version.Precondition) (e Endpoint, err error) {
+func (es *Endpoints) PatchEndpoint(ctx context.Context, tenant tenants.ID, name string, patch []byte, pre version.Precondition) (e Endpoint, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, p.api, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, es.api, func(tx pgx.Tx) error {
 		before, exists, err := lockEndpoint(ctx, tx, tenant, name)
 		if err == nil && !exists {
 			err = noEndpoint(name)
@@ -186,11 +186,11 @@ func (p *Pusher) PatchEndpoint(ctx context.Context, tenant tenants.ID, name stri
 		if err != nil {
 			return err
 		}
-		if asked, err = p.check(name, asked); err != nil {
+		if asked, err = es.check(name, asked); err != nil {
 			return err
 		}
 		asked.Pre = pre
-		e, err = p.store(ctx, tx, stored{tenant: tenant, name: name, before: &before}, asked)
+		e, err = es.store(ctx, tx, stored{tenant: tenant, name: name, before: &before}, asked)
 		return err
 	})
 	return e, err
@@ -205,7 +205,7 @@ type stored struct {
 }
 
 // store writes an endpoint and the audit of the change, if the precondition holds.
-func (p *Pusher) store(ctx context.Context, tx pgx.Tx, of stored, asked EndpointParams) (e Endpoint, err error) {
+func (es *Endpoints) store(ctx context.Context, tx pgx.Tx, of stored, asked EndpointParams) (e Endpoint, err error) {
 	change := tenants.Change{Action: "endpoint.put", Target: "endpoints/" + of.name}
 	var revision int64
 	if of.before != nil {
@@ -214,16 +214,16 @@ func (p *Pusher) store(ctx context.Context, tx pgx.Tx, of stored, asked Endpoint
 	if err := asked.Pre.Check(of.before != nil, revision); err != nil {
 		return e, err
 	}
-	secrets, values, err := p.storedSecrets(ctx, tx, of.tenant, of.name)
+	secrets, values, err := es.storedSecrets(ctx, tx, of.tenant, of.name)
 	if err != nil {
 		return e, err
 	}
-	headers, err := newValues(p.keyset, of.tenant, of.name, asked.Headers, values)
+	headers, err := newValues(es.keyset, of.tenant, of.name, asked.Headers, values)
 	if err != nil {
 		return e, err
 	}
 	if secrets == nil {
-		sealed, err := sealSecret(p.keyset, of.tenant, of.name, of.secret)
+		sealed, err := sealSecret(es.keyset, of.tenant, of.name, of.secret)
 		if err != nil {
 			return e, err
 		}
@@ -273,10 +273,10 @@ func (p EndpointParams) write(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 }
 
 // Endpoint returns one endpoint; a fault, 404, if there is none.
-func (p *Pusher) Endpoint(ctx context.Context, tenant tenants.ID, name string) (Endpoint, error) {
+func (es *Endpoints) Endpoint(ctx context.Context, tenant tenants.ID, name string) (Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	rows, _ := p.api.Query(ctx, `SELECT `+endpointColumns+` FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
+	rows, _ := es.api.Query(ctx, `SELECT `+endpointColumns+` FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
 	e, err := pgx.CollectExactlyOneRow(rows, scanEndpoint)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return e, noEndpoint(name)
@@ -286,16 +286,16 @@ func (p *Pusher) Endpoint(ctx context.Context, tenant tenants.ID, name string) (
 
 func noEndpoint(name string) error { return fault.NotFound("no endpoint %q", name) }
 
-// Endpoints returns a page of a tenant's endpoints by name, and the cursor of the next page, if there is one.
-func (p *Pusher) Endpoints(ctx context.Context, tenant tenants.ID, limit int, cursor string) (page []Endpoint, next *string, err error) {
+// List returns a page of a tenant's endpoints by name, and the cursor of the next page, if there is one.
+func (es *Endpoints) List(ctx context.Context, tenant tenants.ID, limit int, cursor string) (page []Endpoint, next *string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	after := ""
-	paging, err := p.cursors.Page(int32(tenant), "endpoints", limit, cursor, &after)
+	paging, err := es.cursors.Page(int32(tenant), "endpoints", limit, cursor, &after)
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, _ := p.api.Query(ctx, `
+	rows, _ := es.api.Query(ctx, `
 		SELECT `+endpointColumns+`
 		FROM endpoint
 		WHERE tenant_id = $1 AND name > $2
@@ -309,10 +309,10 @@ func (p *Pusher) Endpoints(ctx context.Context, tenant tenants.ID, limit int, cu
 }
 
 // DeleteEndpoint deletes an endpoint that no workflow names.
-func (p *Pusher) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name string, pre version.Precondition) error {
+func (es *Endpoints) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name string, pre version.Precondition) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	err := pgx.BeginFunc(ctx, p.api, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, es.api, func(tx pgx.Tx) error {
 		before, exists, err := lockEndpoint(ctx, tx, tenant, name)
 		if err != nil {
 			return err
@@ -354,8 +354,8 @@ func (e Endpoint) audited() Endpoint {
 func (e *Target) Shut() bool { return e.State != enabledEndpoint || len(e.Secrets) == 0 }
 
 // StillShut reports whether nothing can be sent to the endpoint that ticks are parked for, given its stored columns.
-func (p *Pusher) StillShut(of record.ParkedFor, state string, headers []byte, secrets [][]byte) bool {
-	return p.WithOpened(Target{Tenant: of.Tenant, Name: of.For, Batch: 1, State: state}, headers, secrets).Shut()
+func (es *Endpoints) StillShut(of record.ParkedFor, state string, headers []byte, secrets [][]byte) bool {
+	return es.WithOpened(Target{Tenant: of.Tenant, Name: of.For, Batch: 1, State: state}, headers, secrets).Shut()
 }
 
 // QueueDisable disables an endpoint that answered 410, unless its URL was changed meanwhile, and notes an event for the tenant.

@@ -50,7 +50,7 @@ func TestHeaderValuesAreSealedAndWriteOnly(t *testing.T) {
 	}
 
 	// A key that is lost holds the endpoint; doctor tells.
-	if _, err := with(h, newKeyset(t)).Pusher.TryEndpoint(t.Context(), h.Tenant, "e"); err != nil {
+	if _, err := with(h, newKeyset(t)).Pusher.Endpoints.TryEndpoint(t.Context(), h.Tenant, "e"); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(r.Requests()); n != 3 {

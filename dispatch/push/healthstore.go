@@ -23,7 +23,7 @@ const (
 
 // writeHealth writes each second the health of endpoints to which requests have ended, until ctx ends, so that any process can add it up.
 func (p *Pusher) writeHealth(ctx context.Context) {
-	loop.Every(ctx, p.log, time.Second, "write the health of endpoints", func(ctx context.Context) error {
+	loop.Every(ctx, p.log.Logger, time.Second, "write the health of endpoints", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		id, alive := p.member.Self()
@@ -31,7 +31,7 @@ func (p *Pusher) writeHealth(ctx context.Context) {
 			return nil
 		}
 		now := time.Now()
-		rows := p.sender.pusher.health.due(now, p.sender.loads(now))
+		rows := p.sender.requests.health.due(now, p.sender.loads(now))
 		if len(rows) == 0 {
 			return nil
 		}
@@ -95,18 +95,18 @@ type storedHealth struct {
 }
 
 // Health returns how an endpoint has answered lately.
-func (p *Pusher) Health(ctx context.Context, tenant tenants.ID, name string) (out Health, err error) {
+func (es *Endpoints) Health(ctx context.Context, tenant tenants.ID, name string) (out Health, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	var now time.Time
-	err = p.api.QueryRow(ctx, `SELECT state, `+postgres.Now+` FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&out.State, &now)
+	err = es.api.QueryRow(ctx, `SELECT state, `+postgres.Now+` FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&out.State, &now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, noEndpoint(name)
 	}
 	if err != nil {
 		return out, fmt.Errorf("read endpoint: %w", err)
 	}
-	rows, _ := p.api.Query(ctx, `
+	rows, _ := es.api.Query(ctx, `
 		SELECT breaker, open_until, queued::bigint AS queued, in_flight::bigint AS in_flight, minutes, last, at > `+postgres.Now+` - $3::interval AS fresh
 		FROM endpoint_health
 		WHERE tenant_id = $1 AND endpoint = $2`, tenant, name, healthFresh) // CollectRows reports the error

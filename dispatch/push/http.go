@@ -11,11 +11,11 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-type endpointHandler struct{ *Pusher }
+type endpointHandler struct{ *Endpoints }
 
 // Routes adds the routes of endpoints to g, whose requests are authenticated.
-func (p *Pusher) Routes(g *echo.Group) {
-	h := endpointHandler{p}
+func (es *Endpoints) Routes(g *echo.Group) {
+	h := endpointHandler{es}
 	endpoints, readEndpoints := tenants.Require(tenants.EndpointsWrite), tenants.Require(tenants.SchedulesRead, tenants.EndpointsWrite)
 	g.GET("/v1/endpoints", h.endpoints, readEndpoints)
 	g.PUT("/v1/endpoints/:name", h.putEndpoint, endpoints, web.NoQuery, web.Conditional)
@@ -76,7 +76,7 @@ func (h endpointHandler) endpoints(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, next, err := h.Endpoints(c.Request().Context(), tenants.From(c), limit, cursor)
+	page, next, err := h.List(c.Request().Context(), tenants.From(c), limit, cursor)
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,8 @@ type flight struct{ requests, busiest int }
 func (s *sender) inFlight() map[tenants.ID]flight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := make(map[tenants.ID]flight, len(s.running))
-	for tenant, n := range s.running {
+	now := make(map[tenants.ID]flight, len(s.turns.running))
+	for tenant, n := range s.turns.running {
 		now[tenant] = flight{requests: n}
 	}
 	for name, q := range s.queues {
@@ -40,7 +40,7 @@ func (s *sender) inFlight() map[tenants.ID]flight {
 // writePushing writes each second how many requests this process has in flight, until ctx ends, so that any process can add them up.
 func (p *Pusher) writePushing(ctx context.Context) {
 	written := false // there may be rows of this process
-	loop.Every(ctx, p.log, pushingEvery, "write what is in flight", func(ctx context.Context) error {
+	loop.Every(ctx, p.log.Logger, pushingEvery, "write what is in flight", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		now := p.sender.inFlight()

@@ -46,11 +46,11 @@ func (b *OverflowBatches) Add(name EndpointName, c *chunk.Chunk, t record.Try, b
 
 // startRefill begins to read ticks of the overflow, once half of the queue is free. The caller holds the lock of the sender.
 func (s *sender) startRefill(q *queue) {
-	if s.closed || q.refilling || len(q.overflow) == 0 || !s.roomFor(q, 2) {
+	if s.life.closed || q.refilling || len(q.overflow) == 0 || !s.roomFor(q, 2) {
 		return
 	}
 	q.refilling = true
-	s.working.Go(func() {
+	s.life.working.Go(func() {
 		for again := true; again; {
 			b, ok := s.nextOverflow(q)
 			if !ok {
@@ -74,10 +74,10 @@ type refill struct {
 func (s *sender) read(b OverflowBatch) error {
 	ended := make(chan error, 1)
 	select {
-	case s.refills <- refill{s.context, b, ended}:
+	case s.refills <- refill{s.life.context, b, ended}:
 		return <-ended
-	case <-s.context.Done():
-		return s.context.Err()
+	case <-s.life.context.Done():
+		return s.life.context.Err()
 	}
 }
 
@@ -85,7 +85,7 @@ func (s *sender) read(b OverflowBatch) error {
 func (s *sender) nextOverflow(q *queue) (b OverflowBatch, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(q.overflow) == 0 || !s.roomFor(q, 1) {
+	if s.life.closed || len(q.overflow) == 0 || !s.roomFor(q, 1) {
 		q.refilling = false
 		if q.idle() && s.queues[q.name] == q {
 			delete(s.queues, q.name)
@@ -93,18 +93,18 @@ func (s *sender) nextOverflow(q *queue) (b OverflowBatch, ok bool) {
 		return b, false
 	}
 	b = q.overflow[0]
-	q.overflow, s.overflowing = q.overflow[1:], s.overflowing-len(b.Tries)
+	q.overflow, s.held.overflowing = q.overflow[1:], s.held.overflowing-len(b.Tries)
 	return b, true
 }
 
 // putBack returns a batch that could not be read to the overflow, and waits a while. again is false if the sender has ended.
 func (s *sender) putBack(q *queue, b OverflowBatch, err error) (again bool) {
-	if s.context.Err() == nil {
+	if s.life.context.Err() == nil {
 		s.d.log.Error("cannot read ticks to push", "chunk", b.Chunk.ID, "ticks", len(b.Tries), "error", err)
 	}
 	s.mu.Lock()
-	if o := s.unsent[b.Chunk.ID]; o != nil && o.epoch == b.Chunk.Epoch {
-		q.overflow, s.overflowing = append([]OverflowBatch{b}, q.overflow...), s.overflowing+len(b.Tries)
+	if o := s.chunks.unsent[b.Chunk.ID]; o != nil && o.epoch == b.Chunk.Epoch {
+		q.overflow, s.held.overflowing = append([]OverflowBatch{b}, q.overflow...), s.held.overflowing+len(b.Tries)
 	}
 	s.mu.Unlock()
 	timer := time.NewTimer(time.Second)
@@ -112,7 +112,7 @@ func (s *sender) putBack(q *queue, b OverflowBatch, err error) (again bool) {
 	select {
 	case <-timer.C:
 		return true
-	case <-s.context.Done():
+	case <-s.life.context.Done():
 		return false
 	}
 }
@@ -123,8 +123,8 @@ func (s *sender) refilled(c *chunk.Chunk, deliveries []*Delivery, of int) (done 
 	most := s.share(c.TenantID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.unsent[c.ID]
-	if s.closed || o == nil || o.epoch != c.Epoch {
+	o := s.chunks.unsent[c.ID]
+	if s.life.closed || o == nil || o.epoch != c.Epoch {
 		return false
 	}
 	for _, one := range deliveries {
@@ -139,6 +139,6 @@ func (s *sender) settle(chunk int64, o *owned, n int) (done bool) {
 	if o.left -= n; o.left > 0 {
 		return false
 	}
-	delete(s.unsent, chunk)
+	delete(s.chunks.unsent, chunk)
 	return true
 }

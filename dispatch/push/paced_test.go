@@ -30,7 +30,7 @@ func TestTicksAreSentAtTheRateOfTheirEndpoint(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	if _, _, err := h.Dispatch.Pusher.PutEndpoint(t.Context(), h.Tenant, "w", push.EndpointParams{URL: c.URL + "/hook", Rate: &policy.Rate{PerSecond: perSecond}}); err != nil {
+	if _, _, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(t.Context(), h.Tenant, "w", push.EndpointParams{URL: c.URL + "/hook", Rate: &policy.Rate{PerSecond: perSecond}}); err != nil {
 		t.Fatal(err)
 	}
 	h.Put("w", "k", dispatchtest.Rarely("allow_all"))
@@ -76,7 +76,7 @@ func TestAnEndpointsRateThatIsTakenAwayCountsForWhatWaits(t *testing.T) {
 	c := h.Catcher("w", 1, nil)
 	put := func(r *policy.Rate) {
 		t.Helper()
-		if _, _, err := h.Dispatch.Pusher.PutEndpoint(t.Context(), h.Tenant, "w", push.EndpointParams{URL: c.URL + "/hook", Rate: r}); err != nil {
+		if _, _, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(t.Context(), h.Tenant, "w", push.EndpointParams{URL: c.URL + "/hook", Rate: r}); err != nil {
 			t.Fatal(err)
 		}
 	}

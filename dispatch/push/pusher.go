@@ -3,7 +3,6 @@ package push
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -18,14 +17,12 @@ import (
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // Config is what a Pusher needs. Keyset may be nil.
 type Config struct {
 	Pool      *pgxpool.Pool
 	API       postgres.DB
-	Timings   *cohorts.Timings
 	Quotas    record.Quotas
 	Cursors   *web.Cursor
 	Keyset    *keyset.Keyset // seals the secrets of endpoints; nil: they are stored in the clear
@@ -34,40 +31,30 @@ type Config struct {
 	Member    *cluster.Member
 	Messages  *message.Messages
 	Finish    *finish.Finisher
-	Rarely    *loop.Rarely // paces log lines of errors that repeat
 	Metrics   *Metrics
-	Log       *slog.Logger
+	Log       loop.Log
 }
 
 // Pusher pushes ticks and events to endpoints. It is safe for concurrent use.
 type Pusher struct {
-	pool      *pgxpool.Pool
-	api       postgres.DB
-	timings   *cohorts.Timings
-	quotas    record.Quotas
-	cursors   *web.Cursor
-	keyset    *keyset.Keyset
-	outbound  web.Outbound
-	pushBytes int
-	member    *cluster.Member
-	messages  *message.Messages
-	finish    *finish.Finisher
-	rarely    *loop.Rarely
-	metrics   *Metrics
-	log       *slog.Logger
+	pool     *pgxpool.Pool
+	quotas   record.Quotas
+	member   *cluster.Member
+	messages *message.Messages
+	finish   *finish.Finisher
+	metrics  *Metrics
+	log      loop.Log
 
-	sender     *sender
-	results    *results
-	unreadable sync.Map // by EndpointName: it was logged that a secret cannot be opened
+	sender    *sender
+	results   *results
+	Endpoints *Endpoints
 }
 
 // New returns a Pusher.
 func New(c Config) *Pusher {
-	p := &Pusher{
-		pool: c.Pool, api: c.API, timings: c.Timings, quotas: c.Quotas, cursors: c.Cursors, keyset: c.Keyset, outbound: c.Outbound, pushBytes: c.PushBytes,
-		member: c.Member, messages: c.Messages, finish: c.Finish, rarely: c.Rarely, metrics: c.Metrics, log: c.Log,
-	}
-	p.sender, p.results = newSender(p), newResults(p)
+	p := &Pusher{pool: c.Pool, quotas: c.Quotas, member: c.Member, messages: c.Messages, finish: c.Finish, metrics: c.Metrics, log: c.Log}
+	p.sender, p.results = newSender(p, newRequester(p, c)), newResults(p)
+	p.Endpoints = newEndpoints(c, p.sender.requests)
 	return p
 }
 
@@ -114,17 +101,17 @@ func (p *Pusher) Refilled(c *chunk.Chunk, deliveries []*Delivery, of int) (done 
 }
 
 // OverflowBatchSize returns the most ticks that a batch has.
-func (p *Pusher) OverflowBatchSize() int { return min(overflowBatchTicks, p.sender.room/2) }
+func (p *Pusher) OverflowBatchSize() int { return min(overflowBatchTicks, p.sender.held.mostTicks/2) }
 
 // Unknown returns those of the chunks for which this process has, in that epoch, nothing to send and no result to write.
 func (p *Pusher) Unknown(chunks []Sending) []int64 { return p.sender.unknown(chunks) }
 
 // Doubts returns the chunks that this process gave up or could not mark done.
-func (p *Pusher) Doubts() *cluster.Doubts { return &p.sender.doubts }
+func (p *Pusher) Doubts() *cluster.Doubts { return &p.sender.chunks.doubts }
 
 // Post makes one signed request, and returns the response.
 func (p *Pusher) Post(ctx context.Context, e *Target, id string, body []byte, at time.Time) (Response, error) {
-	return p.sender.pusher.post(ctx, e, envelope{id: id, body: body}, at)
+	return p.sender.requests.post(ctx, e, envelope{id: id, body: body}, at)
 }
 
 // Limits are the limits of a process. A limit of 0 leaves the default.
@@ -136,14 +123,14 @@ type Limits struct {
 
 // SetLimits changes limits. It must be called before Start.
 func (p *Pusher) SetLimits(l Limits) {
-	p.sender.room = cmp.Or(l.QueuedTicks, p.sender.room)
-	p.sender.requests.requests = cmp.Or(l.Requests, p.sender.requests.requests)
-	p.results.keptAside = cmp.Or(l.KeepResults, p.results.keptAside)
+	p.sender.held.mostTicks = cmp.Or(l.QueuedTicks, p.sender.held.mostTicks)
+	p.sender.requests.limiter.requests = cmp.Or(l.Requests, p.sender.requests.limiter.requests)
+	p.results.aside.kept = cmp.Or(l.KeepResults, p.results.aside.kept)
 }
 
 // QueuedBytes returns how many bytes of payloads wait in memory to be pushed, and how many the queue of one endpoint has room for.
 func (p *Pusher) QueuedBytes() (held, room int) {
 	p.sender.mu.Lock()
 	defer p.sender.mu.Unlock()
-	return p.sender.bytes, p.sender.bytesIn
+	return p.sender.held.bytes, p.sender.held.mostBytes
 }

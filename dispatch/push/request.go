@@ -30,15 +30,18 @@ const (
 	answerRead    = 64 << 10 // bytes of an answer that are read
 )
 
-// pusher makes requests: signed, to public addresses only, over HTTP/1.1, without redirects or a proxy.
-type pusher struct {
+// requester makes requests: signed, to public addresses only, over HTTP/1.1, without redirects or a proxy.
+type requester struct {
 	d       *Pusher
 	client  pushClient
+	limiter *requestLimiter
 	failing ownFailures
 	health  healthBook
 }
 
-func newPusher(d *Pusher) *pusher { return &pusher{d: d, client: newPushClient(d.outbound)} }
+func newRequester(d *Pusher, c Config) *requester {
+	return &requester{d: d, client: newPushClient(c.Outbound), limiter: newRequestLimiter(mostRequests, c.PushBytes)}
+}
 
 // outcome is the result of a request for one delivery.
 type outcome struct {
@@ -51,20 +54,20 @@ type outcome struct {
 
 // push makes one request of a batch of deliveries to one endpoint, and reports the outcome of each. Ticks whose timing cannot be
 // computed end without a request.
-func (p *pusher) push(ctx context.Context, batch []*Delivery) {
+func (rs *requester) push(ctx context.Context, batch []*Delivery) {
 	started := time.Now()
 	sabotage.Crash("push.before")
-	timings, newer, err := p.d.timingsOf(ctx, batch)
+	timings, newer, err := rs.d.timingsOf(ctx, batch)
 	if err != nil {
 		if ctx.Err() == nil {
-			p.putOff(batch, started, err)
+			rs.putOff(batch, started, err)
 		}
 		return
 	}
-	if batch, timings = p.setAside(batch, timings, newer); len(batch) == 0 {
+	if batch, timings = rs.setAside(batch, timings, newer); len(batch) == 0 {
 		return
 	}
-	outcomes, err := p.request(ctx, batch, timings, started)
+	outcomes, err := rs.request(ctx, batch, timings, started)
 	sabotage.Crash("push.answered")
 	if sabotage.AnyAnswerIsSuccess.On() {
 		outcomes, err = everyOne(batch, func(o *outcome) { o.Outcome = finish.Succeeded }), nil
@@ -73,27 +76,27 @@ func (p *pusher) push(ctx context.Context, batch []*Delivery) {
 		return // this process ends: another one sends the ticks again
 	}
 	if own, ours := errors.AsType[*ownError](err); ours {
-		p.putOff(batch, started, own.error)
+		rs.putOff(batch, started, own.error)
 		return
 	}
-	p.failing.end()
+	rs.failing.end()
 	e := batch[0].Endpoint
 	well := err == nil && (outcomes[0].Status == nil || *outcomes[0].Status < 500)
-	p.d.sender.ended(EndpointName{e.Tenant, e.Name}, well)
+	rs.d.sender.ended(EndpointName{e.Tenant, e.Name}, well)
 	if err != nil {
 		outcomes = everyOne(batch, func(o *outcome) { o.Outcome, o.Err = failedOutcome(err), finish.ErrorText(err.Error()) })
 	}
 	for i := range outcomes {
 		outcomes[i].Started = &started
 	}
-	p.recordSpans(outcomes, started)
-	p.health.note(EndpointName{e.Tenant, e.Name}, answered(outcomes[0], started), err == nil && outcomes[0].Outcome == finish.Succeeded)
-	p.d.results.add(outcomes)
+	rs.recordSpans(outcomes, started)
+	rs.health.note(EndpointName{e.Tenant, e.Name}, answered(outcomes[0], started), err == nil && outcomes[0].Outcome == finish.Succeeded)
+	rs.d.results.add(outcomes)
 }
 
 // recordSpans makes a span of each attempt, under its tick.
-func (p *pusher) recordSpans(outcomes []outcome, began time.Time) {
-	if !p.d.finish.Traces.On() {
+func (rs *requester) recordSpans(outcomes []outcome, began time.Time) {
+	if !rs.d.finish.Traces.On() {
 		return
 	}
 	for i := range outcomes {
@@ -105,7 +108,7 @@ func (p *pusher) recordSpans(outcomes []outcome, began time.Time) {
 		if o.Status != nil {
 			f.Status = int(*o.Status)
 		}
-		p.d.finish.Traces.Record("push", trace.Read(o.Tick.Trace), trace.Context{}, began, f)
+		rs.d.finish.Traces.Record("push", trace.Read(o.Tick.Trace), trace.Context{}, began, f)
 	}
 }
 
@@ -116,17 +119,17 @@ func answered(o outcome, started time.Time) Answered {
 }
 
 // putOff holds a batch that was not sent because of a failure of ours.
-func (p *pusher) putOff(batch []*Delivery, now time.Time, cause error) {
-	wait := p.failing.wait(now)
-	if p.d.rarely.Due("push", now) {
-		p.d.log.Warn("pushes are not sent, and their ticks wait", "tenant", batch[0].Tenant, "endpoint", batch[0].Endpoint.Name, "wait", wait, "error", cause)
+func (rs *requester) putOff(batch []*Delivery, now time.Time, cause error) {
+	wait := rs.failing.wait(now)
+	if rs.d.log.Due("push", now) {
+		rs.d.log.Warn("pushes are not sent, and their ticks wait", "tenant", batch[0].Tenant, "endpoint", batch[0].Endpoint.Name, "wait", wait, "error", cause)
 	}
-	p.d.results.add(everyOne(batch, func(o *outcome) { o.held = now.Add(wait + rand.N(wait)) }))
+	rs.d.results.add(everyOne(batch, func(o *outcome) { o.held = now.Add(wait + rand.N(wait)) }))
 }
 
 // setAside returns the deliveries that have a timing, with their timings. It holds those whose timing a newer program wrote, because
 // that program can send them, and ends the others as failed.
-func (p *pusher) setAside(batch []*Delivery, timings []*calendar.Timing, newer []bool) ([]*Delivery, []*calendar.Timing) {
+func (rs *requester) setAside(batch []*Delivery, timings []*calendar.Timing, newer []bool) ([]*Delivery, []*calendar.Timing) {
 	if !slices.Contains(timings, nil) {
 		return batch, timings
 	}
@@ -142,10 +145,10 @@ func (p *pusher) setAside(batch []*Delivery, timings []*calendar.Timing, newer [
 		}
 	}
 	if len(later) > 0 {
-		p.d.results.add(everyOne(later, func(o *outcome) { o.held = time.Now().Add(record.NewerWait) }))
+		rs.d.results.add(everyOne(later, func(o *outcome) { o.held = time.Now().Add(record.NewerWait) }))
 	}
 	if len(broken) > 0 {
-		p.d.results.add(everyOne(broken, func(o *outcome) {
+		rs.d.results.add(everyOne(broken, func(o *outcome) {
 			o.Outcome, o.Final, o.Unsent, o.Err = finish.Failed, true, true, new("the spec of the schedule's version cannot be computed")
 		}))
 	}
@@ -162,16 +165,16 @@ func everyOne(batch []*Delivery, fill func(*outcome)) []outcome {
 	return outcomes
 }
 
-func (p *pusher) request(ctx context.Context, batch []*Delivery, timings []*calendar.Timing, now time.Time) ([]outcome, error) {
+func (rs *requester) request(ctx context.Context, batch []*Delivery, timings []*calendar.Timing, now time.Time) ([]outcome, error) {
 	e := batch[0].Endpoint
-	sent := p.envelope(batch, timings)
+	sent := rs.envelope(batch, timings)
 	timeout := LongestAnswer
 	for _, one := range batch {
 		timeout = min(timeout, one.Timeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	r, err := p.post(ctx, e, sent, now)
+	r, err := rs.post(ctx, e, sent, now)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +205,7 @@ type envelope struct {
 }
 
 // post makes one signed request, and returns the response.
-func (p *pusher) post(ctx context.Context, e *Target, m envelope, at time.Time) (r Response, err error) {
+func (rs *requester) post(ctx context.Context, e *Target, m envelope, at time.Time) (r Response, err error) {
 	signature, err := sign(e.Secrets, m.id, at, m.body)
 	if sabotage.UnsignedBody.On() {
 		signature, err = sign(e.Secrets, m.id, at, nil)
@@ -226,7 +229,7 @@ func (p *pusher) post(ctx context.Context, e *Target, m envelope, at time.Time) 
 	if m.trace.Valid() {
 		req.Header.Set("Traceparent", m.trace.String())
 	}
-	resp, err := p.client.do(req, exchange)
+	resp, err := rs.client.do(req, exchange)
 	if err != nil {
 		return r, requestError(err)
 	}
@@ -264,7 +267,7 @@ func sign(secrets [][]byte, id string, at time.Time, body []byte) (string, error
 
 // envelope returns the content of a request: the tick and its id, or a batch of ticks and an id of the batch. A batch continues the trace of
 // its first tick.
-func (p *pusher) envelope(batch []*Delivery, timings []*calendar.Timing) (sent envelope) {
+func (rs *requester) envelope(batch []*Delivery, timings []*calendar.Timing) (sent envelope) {
 	single := batch[0].Endpoint.Batch == 1
 	if !single {
 		sent.body, sent.id = append(sent.body, `{"ticks":[`...), "batch_"+crand.Text()
@@ -274,9 +277,9 @@ func (p *pusher) envelope(batch []*Delivery, timings []*calendar.Timing) (sent e
 			sent.body = append(sent.body, ',')
 		}
 		k := one.Tick.RowKey()
-		m := p.d.messages.Complete(message.Message{
+		m := rs.d.messages.Complete(message.Message{
 			Tick: &one.Tick, Workflow: one.Workflow, WorkflowVersion: one.Version, Expired: one.Expired, MaxAttempts: one.MaxAttempts,
-			Timeout: one.Timeout, Token: p.d.messages.Seal(one.Tenant, k, message.Token{Attempt: one.Tick.Attempt}), Content: one.Content,
+			Timeout: one.Timeout, Token: rs.d.messages.Seal(one.Tenant, k, message.Token{Attempt: one.Tick.Attempt}), Content: one.Content,
 		}, timings[i])
 		sent.body, one.id = m.AppendJSON(sent.body), m.ID
 		if single {
@@ -316,7 +319,7 @@ func (p *Pusher) cachedTimings(batch []*Delivery) []*calendar.Timing {
 		if one.Tick.CohortID == nil {
 			return nil
 		}
-		if timings[i] = p.timings.Kept(*one.Tick.CohortID); timings[i] == nil {
+		if timings[i] = p.messages.Timings.Kept(*one.Tick.CohortID); timings[i] == nil {
 			return nil
 		}
 	}

@@ -25,26 +25,20 @@ const (
 // results writes the outcomes of requests in batches, a few milliseconds later.
 type results struct {
 	d       *Pusher
-	working sync.WaitGroup // writers
-	trying  sync.WaitGroup // writers of results aside
-	cancel  context.CancelFunc
+	writers sync.WaitGroup
 
-	mu         sync.Mutex
-	waiting    [][]outcome // those of one request each
-	ticks      int         // how many wait
-	aside      map[tenants.ID]*unwritten
-	asideTicks int // how many wait aside
-	keptAside  time.Duration
-	closed     bool
-	came       sync.Cond     // a writer may have something to do
-	room       sync.Cond     // some of the waiting results are being written
-	enough     chan struct{} // a batch is full
-	again      chan struct{} // something was set aside
+	mu      sync.Mutex  // of what follows
+	waiting [][]outcome // those of one request each
+	ticks   int         // how many wait
+	aside   aside
+	closed  bool
+	came    sync.Cond     // a writer may have something to do
+	room    sync.Cond     // some of the waiting results are being written
+	enough  chan struct{} // a batch is full
 }
 
 func newResults(d *Pusher) *results {
-	r := &results{d: d, aside: map[tenants.ID]*unwritten{}, keptAside: keptAside, enough: make(chan struct{}, 1), again: make(chan struct{}, 1)}
-	r.cancel = func() {}
+	r := &results{d: d, aside: newAside(), enough: make(chan struct{}, 1)}
 	r.came.L, r.room.L = &r.mu, &r.mu
 	return r
 }
@@ -55,10 +49,10 @@ func (r *results) add(outcomes []outcome) {
 	tenant := outcomes[0].Tenant
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.ticks >= mostResults && r.aside[tenant] == nil {
+	for r.ticks >= mostResults && r.aside.of[tenant] == nil {
 		r.room.Wait()
 	}
-	if r.aside[tenant] != nil {
+	if r.aside.of[tenant] != nil {
 		r.setAside(tenant, outcomes)
 		return
 	}
@@ -74,10 +68,10 @@ func (r *results) add(outcomes []outcome) {
 
 func (r *results) start() {
 	ctx, cancel := context.WithCancel(context.Background())
-	r.cancel = cancel
+	r.aside.cancel = cancel
 	for range resultsWriters {
-		r.working.Go(r.work)
-		r.trying.Go(func() { r.writeAside(ctx) })
+		r.writers.Go(r.work)
+		r.aside.writers.Go(func() { r.writeAside(ctx) })
 	}
 }
 
@@ -87,9 +81,9 @@ func (r *results) close() {
 	r.closed = true
 	r.came.Broadcast()
 	r.mu.Unlock()
-	r.working.Wait()
-	r.cancel()
-	r.trying.Wait()
+	r.writers.Wait()
+	r.aside.cancel()
+	r.aside.writers.Wait()
 	r.finishAside()
 }
 
@@ -177,7 +171,7 @@ func (r *results) write(batch []outcome) {
 func (r *results) passed(tenant tenants.ID, outcomes []outcome) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.aside[tenant] == nil {
+	if r.aside.of[tenant] == nil {
 		return false
 	}
 	r.setAside(tenant, outcomes)
@@ -308,7 +302,7 @@ func (r *results) finishChunks(ctx context.Context, self int64, outcomes []outco
 		FROM unnest($1::bigint[], $2::int[]) AS i (id, epoch)
 		WHERE c.id = i.id AND c.epoch = i.epoch AND c.owner = $3`, ids, epochs, self)
 	if err != nil {
-		r.d.sender.doubts.Add(ids) // this process takes these chunks again, and finds nothing to send
+		r.d.sender.chunks.doubts.Add(ids) // this process takes these chunks again, and finds nothing to send
 		r.d.log.Warn("cannot mark chunks done", "error", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/carillonhq/carillon/tenants"
@@ -34,22 +35,36 @@ type unwritten struct {
 	writing bool
 }
 
+// aside holds the results that could not be written.
+type aside struct {
+	of      map[tenants.ID]*unwritten
+	ticks   int           // how many wait
+	kept    time.Duration // after it, results are dropped
+	again   chan struct{} // something was set aside
+	writers sync.WaitGroup
+	cancel  context.CancelFunc // ends the writers
+}
+
+func newAside() aside {
+	return aside{of: map[tenants.ID]*unwritten{}, kept: keptAside, again: make(chan struct{}, 1), cancel: func() {}}
+}
+
 // setAside queues results of a tenant whose last write failed, or drops them if there are too many. The caller holds r.mu.
 func (r *results) setAside(tenant tenants.ID, outcomes []outcome) {
-	a := r.aside[tenant]
+	a := r.aside.of[tenant]
 	if a == nil {
 		now := time.Now()
 		a = &unwritten{since: now, pause: shortestPause, next: now.Add(shortestPause)}
-		r.aside[tenant] = a
+		r.aside.of[tenant] = a
 	}
-	if len(a.waiting)+len(outcomes) > mostOfTenant || r.asideTicks+len(outcomes) > mostAsideAll {
+	if len(a.waiting)+len(outcomes) > mostOfTenant || r.aside.ticks+len(outcomes) > mostAsideAll {
 		r.d.log.Error("results are dropped: too many wait aside", "tenant", tenant, "ticks", len(outcomes))
 		r.d.sender.forget(outcomes)
 		return
 	}
-	a.waiting, r.asideTicks = append(a.waiting, outcomes...), r.asideTicks+len(outcomes)
+	a.waiting, r.aside.ticks = append(a.waiting, outcomes...), r.aside.ticks+len(outcomes)
 	select {
-	case r.again <- struct{}{}:
+	case r.aside.again <- struct{}{}:
 	default:
 	}
 }
@@ -67,7 +82,7 @@ func (r *results) writeAside(ctx context.Context) {
 		}
 		timer.Reset(wait)
 		select {
-		case <-r.again:
+		case <-r.aside.again:
 		case <-timer.C:
 		case <-ctx.Done():
 			return
@@ -83,19 +98,19 @@ func (r *results) nextAside(now time.Time) (next tenants.ID, outcomes []outcome,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wait = longestPause
-	for tenant, a := range r.aside {
+	for tenant, a := range r.aside.of {
 		switch {
 		case a.writing:
-		case now.Sub(a.since) > r.keptAside:
+		case now.Sub(a.since) > r.aside.kept:
 			r.dropAside(tenant, a)
 		case a.next.After(now):
 			wait = min(wait, a.next.Sub(now))
-		case outcomes == nil || a.next.Before(r.aside[next].next):
+		case outcomes == nil || a.next.Before(r.aside.of[next].next):
 			next, outcomes = tenant, a.waiting[:min(len(a.waiting), mostResults)]
 		}
 	}
 	if outcomes != nil {
-		r.aside[next].writing = true
+		r.aside.of[next].writing = true
 	}
 	return next, slices.Clone(outcomes), wait
 }
@@ -104,8 +119,8 @@ func (r *results) nextAside(now time.Time) (next tenants.ID, outcomes []outcome,
 func (r *results) dropAside(tenant tenants.ID, a *unwritten) {
 	r.d.log.Error("results could not be written, and their chunks are taken again", "tenant", tenant, "ticks", len(a.waiting))
 	r.d.sender.forget(a.waiting)
-	r.asideTicks -= len(a.waiting)
-	delete(r.aside, tenant)
+	r.aside.ticks -= len(a.waiting)
+	delete(r.aside.of, tenant)
 }
 
 // wroteAside records how a write of the first n results of a tenant ended.
@@ -113,7 +128,7 @@ func (r *results) wroteAside(tenant tenants.ID, n int, now time.Time, err error)
 	_, alive := r.d.member.Self()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := r.aside[tenant]
+	a := r.aside.of[tenant]
 	a.writing = false
 	switch {
 	case !alive:
@@ -123,10 +138,10 @@ func (r *results) wroteAside(tenant tenants.ID, n int, now time.Time, err error)
 		a.pause = min(2*a.pause, longestPause)
 		a.next = now.Add(a.pause)
 	default:
-		a.waiting, r.asideTicks = slices.Delete(a.waiting, 0, n), r.asideTicks-n
+		a.waiting, r.aside.ticks = slices.Delete(a.waiting, 0, n), r.aside.ticks-n
 		a.since, a.pause, a.next = now, shortestPause, now
 		if len(a.waiting) == 0 {
-			delete(r.aside, tenant)
+			delete(r.aside.of, tenant)
 		}
 	}
 }
@@ -135,7 +150,7 @@ func (r *results) wroteAside(tenant tenants.ID, n int, now time.Time, err error)
 func (r *results) finishAside() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTries)
 	defer cancel()
-	for tenant, a := range r.aside {
+	for tenant, a := range r.aside.of {
 		for part := range slices.Chunk(a.waiting, mostResults) {
 			if err := r.writeTenant(ctx, tenant, part, firstLockWait); err != nil {
 				r.d.log.Error("cannot write results", "tenant", tenant, "ticks", len(part), "error", err)

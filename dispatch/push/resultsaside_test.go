@@ -36,7 +36,7 @@ func pushedTo(h *dispatchtest.Carillon, n, status int) (id tenants.ID, sent *ato
 	answer = sync.OnceFunc(func() { close(gate) })
 	h.T.Cleanup(endpoint.Close)
 	h.T.Cleanup(answer)
-	if _, _, err := h.Dispatch.Pusher.PutEndpoint(ctx, id, "e", push.EndpointParams{URL: endpoint.URL}); err != nil {
+	if _, _, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(ctx, id, "e", push.EndpointParams{URL: endpoint.URL}); err != nil {
 		h.T.Fatal(err)
 	}
 	if _, _, err := h.Schedules.PutWorkflow(ctx, id, "w", schedules.WorkflowParams{Endpoint: new("e")}); err != nil {

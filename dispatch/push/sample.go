@@ -54,15 +54,15 @@ type sampled struct {
 
 // Sample returns the next tick of a schedule, or the one at a nominal time, as it would be sent. Nothing fires. The zero time asks for the
 // next tick.
-func (p *Pusher) Sample(ctx context.Context, of policy.Name, at time.Time) (Sample, error) {
+func (es *Endpoints) Sample(ctx context.Context, of policy.Name, at time.Time) (Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	s, err := p.readSampled(ctx, of)
+	s, err := es.readSampled(ctx, of)
 	if err != nil {
 		return Sample{}, err
 	}
 	t := &record.Tick{ScheduleID: s.ID, Shard: s.Shard, Version: s.Version, CohortID: s.CohortID, UntilAt: s.UntilAt, Attempt: 1, Cause: record.BySchedule, LastAt: s.LastAt}
-	timings, _, err := p.messages.TimingsOf(ctx, p.api, of.Tenant, []*record.Tick{t})
+	timings, _, err := es.messages.TimingsOf(ctx, es.api, of.Tenant, []*record.Tick{t})
 	if err != nil {
 		return Sample{}, err
 	}
@@ -80,19 +80,19 @@ func (p *Pusher) Sample(ctx context.Context, of policy.Name, at time.Time) (Samp
 	if s.Registered != nil {
 		m.WorkflowVersion = *s.Registered
 	}
-	m = p.messages.Complete(m, timings[0])
+	m = es.messages.Complete(m, timings[0])
 	if s.Endpoint == nil {
 		return Sample{Body: m.AppendJSON(nil), Headers: map[string]string{}}, nil
 	}
-	e, err := p.Pushable(ctx, of.Tenant, *s.Endpoint)
+	e, err := es.Pushable(ctx, of.Tenant, *s.Endpoint)
 	if err != nil {
 		return Sample{}, err
 	}
 	return sampleFor(e, &m), nil
 }
 
-func (p *Pusher) readSampled(ctx context.Context, of policy.Name) (*sampled, error) {
-	rows, _ := p.api.Query(ctx, `
+func (es *Endpoints) readSampled(ctx context.Context, of policy.Name) (*sampled, error) {
+	rows, _ := es.api.Query(ctx, `
 		SELECT s.id, s.shard, s.version, s.cohort_id, `+record.UntilAt(postgres.Now)+` AS until_at, s.subject, s.labels::text AS labels, s.payload, s.max_attempts, s.timeout_s AS timeout,
 			w.defaults, w.version AS registered, w.endpoint, st.last_at, st.occurrence::bigint AS occurrence, st.skips, `+postgres.Now+` AS now
 		FROM schedule s

@@ -84,29 +84,29 @@ func resealed(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored []byt
 }
 
 // openSecrets returns those of an endpoint's secrets that can be opened. It logs once for each endpoint that one cannot.
-func (p *Pusher) openSecrets(tenant tenants.ID, endpoint string, stored [][]byte) [][]byte {
+func (es *Endpoints) openSecrets(tenant tenants.ID, endpoint string, stored [][]byte) [][]byte {
 	var secrets [][]byte
 	for _, one := range stored {
-		secret, err := openSecret(p.keyset, tenant, endpoint, one)
+		secret, err := openSecret(es.keyset, tenant, endpoint, one)
 		if err == nil {
 			secrets = append(secrets, secret)
 			continue
 		}
-		p.logUnreadable(tenant, endpoint, err)
+		es.logUnreadable(tenant, endpoint, err)
 	}
 	return secrets
 }
 
 // logUnreadable logs once for each endpoint that a secret or a header cannot be opened.
-func (p *Pusher) logUnreadable(tenant tenants.ID, endpoint string, err error) {
-	if _, logged := p.unreadable.LoadOrStore(EndpointName{tenant, endpoint}, true); !logged {
-		p.log.Error("cannot open a secret or a header of an endpoint", "tenant", tenant, "endpoint", endpoint, "error", err)
+func (es *Endpoints) logUnreadable(tenant tenants.ID, endpoint string, err error) {
+	if _, logged := es.unreadable.LoadOrStore(EndpointName{tenant, endpoint}, true); !logged {
+		es.log.Error("cannot open a secret or a header of an endpoint", "tenant", tenant, "endpoint", endpoint, "error", err)
 	}
 }
 
 // storedSecrets locks an endpoint, and returns its secrets and headers sealed by the current key; no secrets if there is no such
 // endpoint.
-func (p *Pusher) storedSecrets(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (secrets [][]byte, headers map[string]string, err error) {
+func (es *Endpoints) storedSecrets(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (secrets [][]byte, headers map[string]string, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT secrets, headers
 		FROM endpoint
@@ -119,11 +119,11 @@ func (p *Pusher) storedSecrets(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 		return nil, nil, fmt.Errorf("read secrets: %w", err)
 	}
 	for i, one := range secrets {
-		if secrets[i], err = resealed(p.keyset, tenant, name, one); err != nil {
+		if secrets[i], err = resealed(es.keyset, tenant, name, one); err != nil {
 			return nil, nil, err
 		}
 	}
-	headers, err = resealedValues(p.keyset, tenant, name, headers)
+	headers, err = resealedValues(es.keyset, tenant, name, headers)
 	return secrets, headers, err
 }
 
@@ -134,13 +134,13 @@ const rotationGap = time.Hour
 // RotateSecret gives an endpoint another secret and returns the endpoint with it. Ticks are signed with it and with the one before; an
 // older one is no longer valid. So another rotation within rotationGap is refused without force. The endpoint of a replayed request has
 // no secret, because it is stored without it.
-func (p *Pusher) RotateSecret(ctx context.Context, tenant tenants.ID, name string, force bool, request once.Request) (e Endpoint, replayed bool, err error) {
+func (es *Endpoints) RotateSecret(ctx context.Context, tenant tenants.ID, name string, force bool, request once.Request) (e Endpoint, replayed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	var secret string
-	err = pgx.BeginFunc(ctx, p.api, func(tx pgx.Tx) (err error) {
+	err = pgx.BeginFunc(ctx, es.api, func(tx pgx.Tx) (err error) {
 		e, replayed, err = once.Do(ctx, tx, int32(tenant), request, func() (Endpoint, error) {
-			fresh, err := p.rotate(ctx, tx, tenant, name, force)
+			fresh, err := es.rotate(ctx, tx, tenant, name, force)
 			secret, fresh.Secret = fresh.Secret, ""
 			return fresh, err
 		})
@@ -150,8 +150,8 @@ func (p *Pusher) RotateSecret(ctx context.Context, tenant tenants.ID, name strin
 	return e, replayed, err
 }
 
-func (p *Pusher) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, force bool) (e Endpoint, err error) {
-	secrets, headers, err := p.storedSecrets(ctx, tx, tenant, name)
+func (es *Endpoints) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, force bool) (e Endpoint, err error) {
+	secrets, headers, err := es.storedSecrets(ctx, tx, tenant, name)
 	if err != nil {
 		return e, err
 	}
@@ -164,7 +164,7 @@ func (p *Pusher) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name 
 		}
 	}
 	secret := newSecret()
-	sealed, err := sealSecret(p.keyset, tenant, name, secret)
+	sealed, err := sealSecret(es.keyset, tenant, name, secret)
 	if err != nil {
 		return e, err
 	}

@@ -158,7 +158,7 @@ func TestSecretsAreSealed(t *testing.T) {
 	old := newKeyset(t)
 	put := func(d *dispatchtest.Process, name string) string {
 		t.Helper()
-		e, _, err := d.Pusher.PutEndpoint(t.Context(), h.Tenant, name, push.EndpointParams{URL: r.URL})
+		e, _, err := d.Pusher.Endpoints.PutEndpoint(t.Context(), h.Tenant, name, push.EndpointParams{URL: r.URL})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestTicksWaitForAKeysetThatIsMissing(t *testing.T) {
 	t.Parallel()
 	h, r := dispatchtest.New(t), dispatchtest.NewReceiver(t)
 	k := newKeyset(t)
-	made, _, err := with(h, k).Pusher.PutEndpoint(t.Context(), h.Tenant, "e", push.EndpointParams{URL: r.URL})
+	made, _, err := with(h, k).Pusher.Endpoints.PutEndpoint(t.Context(), h.Tenant, "e", push.EndpointParams{URL: r.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,25 +33,44 @@ type Delivery struct {
 // sender pushes ticks. Each endpoint has its own queue and slots, so that a slow one delays no other.
 type sender struct {
 	d        *Pusher
-	pusher   *pusher
-	requests *requestLimiter
-	doubts   cluster.Doubts
+	requests *requester
+	refills  chan refill
+	life     life
 
-	mu          sync.Mutex
-	queues      map[EndpointName]*queue
-	breakers    map[EndpointName]*breaker // of endpoints whose last request failed
-	running     map[tenants.ID]int        // requests in flight
-	parked      map[tenants.ID][]*queue   // queues that wait for a request of their tenant to end
-	unsent      map[int64]*owned          // by chunk
-	overflowing int                       // ticks in all overflows
-	bytes       int                       // of the payloads in all queues
-	room        int                       // of a queue, in ticks
-	bytesIn     int                       // of a queue, in bytes of payloads
-	closed      bool
-	working     sync.WaitGroup
-	cancel      context.CancelFunc
-	context     context.Context
-	refills     chan refill
+	mu       sync.Mutex // of what follows, and of the queues
+	queues   map[EndpointName]*queue
+	breakers map[EndpointName]*breaker // of endpoints whose last request failed
+	turns    turns
+	chunks   openChunks
+	held     held
+}
+
+// life is what ends the work of a sender.
+type life struct {
+	context context.Context // of requests and of reading; it ends when time has run out for them
+	cancel  context.CancelFunc
+	working sync.WaitGroup
+	closed  bool // nothing new begins; the lock of the sender guards it
+}
+
+// turns are the turns of tenants to make requests.
+type turns struct {
+	running map[tenants.ID]int      // requests in flight
+	parked  map[tenants.ID][]*queue // queues that wait for a request of their tenant to end
+}
+
+// openChunks are the chunks that this process has open.
+type openChunks struct {
+	unsent map[int64]*owned
+	doubts cluster.Doubts // chunks that it gave up or could not mark done
+}
+
+// held is what waits in memory, and how much may.
+type held struct {
+	overflowing int // ticks in all overflows
+	bytes       int // of the payloads in all queues
+	mostTicks   int // in one queue
+	mostBytes   int // of payloads in one queue
 }
 
 // EndpointName names an endpoint of a tenant.
@@ -66,15 +85,13 @@ type owned struct {
 	left  int
 }
 
-func newSender(d *Pusher) *sender {
+func newSender(d *Pusher, r *requester) *sender {
 	s := &sender{
-		d: d, queues: map[EndpointName]*queue{}, breakers: map[EndpointName]*breaker{}, running: map[tenants.ID]int{}, room: mostQueued, bytesIn: mostQueuedBytes,
-		parked: map[tenants.ID][]*queue{}, unsent: map[int64]*owned{},
-		refills: make(chan refill),
+		d: d, requests: r, refills: make(chan refill), queues: map[EndpointName]*queue{}, breakers: map[EndpointName]*breaker{},
+		turns:  turns{running: map[tenants.ID]int{}, parked: map[tenants.ID][]*queue{}},
+		chunks: openChunks{unsent: map[int64]*owned{}}, held: held{mostTicks: mostQueued, mostBytes: mostQueuedBytes},
 	}
-	s.context, s.cancel = context.WithCancel(context.Background())
-	s.pusher = newPusher(d)
-	s.requests = newRequestLimiter(mostRequests, d.pushBytes)
+	s.life.context, s.life.cancel = context.WithCancel(context.Background())
 	return s
 }
 
@@ -90,14 +107,14 @@ func (s *sender) add(c *chunk.Chunk, deliveries []*Delivery, later []OverflowBat
 	most := s.share(c.TenantID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.life.closed {
 		return // the chunk stays open: when this process has left, another one takes it
 	}
-	s.unsent[c.ID] = &owned{epoch: c.Epoch, left: n}
+	s.chunks.unsent[c.ID] = &owned{epoch: c.Epoch, left: n}
 	s.enqueue(deliveries, most)
 	for _, l := range later {
 		q := s.queue(l.endpoint)
-		q.overflow, s.overflowing = append(q.overflow, l), s.overflowing+len(l.Tries)
+		q.overflow, s.held.overflowing = append(q.overflow, l), s.held.overflowing+len(l.Tries)
 		s.startRefill(q)
 	}
 }
@@ -105,7 +122,7 @@ func (s *sender) add(c *chunk.Chunk, deliveries []*Delivery, later []OverflowBat
 // spawn starts another slot of a queue, which sends requests one after the other.
 func (s *sender) spawn(q *queue) {
 	q.slots++
-	s.working.Go(func() { s.work(q) })
+	s.life.working.Go(func() { s.work(q) })
 }
 
 // part is how many requests this process may have in flight: of a tenant, and to one of its endpoints.
@@ -114,7 +131,7 @@ type part struct{ tenant, endpoint int }
 // share divides the tenant's quotas among the processes that dispatch, and returns at least one. If the quotas cannot be read in time,
 // it returns one, so that a slot never hangs.
 func (s *sender) share(tenant tenants.ID) part {
-	quotas, err := s.d.quotas(s.context, tenant)
+	quotas, err := s.d.quotas(s.life.context, tenant)
 	if err != nil {
 		return part{1, 1}
 	}
@@ -142,15 +159,15 @@ func (s *sender) work(q *queue) {
 // send makes one request, once the process has room for it.
 func (s *sender) send(tenant tenants.ID, batch []*Delivery) {
 	bytes := weigh(batch)
-	if !s.requests.enter(tenant, bytes) {
+	if !s.requests.limiter.enter(tenant, bytes) {
 		return // the chunk stays open: when this process has left, another one takes it
 	}
-	defer s.requests.leave(tenant, bytes)
+	defer s.requests.limiter.leave(tenant, bytes)
 	if _, alive := s.d.member.Self(); !alive {
 		return // the others count this process as dead: abandon drops the rest
 	}
 	if batch = s.ours(batch); len(batch) > 0 {
-		s.pusher.push(s.context, batch)
+		s.requests.push(s.life.context, batch)
 	}
 }
 
@@ -161,8 +178,8 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*Delivery, aside 
 	defer s.mu.Unlock()
 	tenant := q.name.Tenant
 	if sent {
-		if s.running[tenant]--; s.running[tenant] == 0 {
-			delete(s.running, tenant)
+		if s.turns.running[tenant]--; s.turns.running[tenant] == 0 {
+			delete(s.turns.running, tenant)
 		}
 	}
 	b, now := s.breakers[q.name], time.Now()
@@ -171,8 +188,8 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*Delivery, aside 
 		s.empty(q)
 	}
 	switch {
-	case s.closed || len(q.waiting) == 0 || q.slots > most.endpoint:
-	case s.running[tenant] >= most.tenant, sent && len(s.parked[tenant]) > 0 && s.running[tenant]+1 >= most.tenant:
+	case s.life.closed || len(q.waiting) == 0 || q.slots > most.endpoint:
+	case s.turns.running[tenant] >= most.tenant, sent && len(s.turns.parked[tenant]) > 0 && s.turns.running[tenant]+1 >= most.tenant:
 		s.park(q)
 	default:
 		n := q.allowed(min(len(q.waiting), q.waiting[0].Endpoint.Batch))
@@ -184,14 +201,14 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*Delivery, aside 
 		batch = q.waiting[:n:n]
 		q.waiting = q.waiting[n:]
 		s.left(q, batch)
-		s.running[tenant]++
+		s.turns.running[tenant]++
 		b.sends(now)
-		if len(q.waiting) > 0 && q.slots < most.endpoint && s.running[tenant] < most.tenant {
+		if len(q.waiting) > 0 && q.slots < most.endpoint && s.turns.running[tenant] < most.tenant {
 			s.spawn(q)
 		}
 	}
 	s.startRefill(q)
-	if !s.closed && s.running[tenant] < most.tenant {
+	if !s.life.closed && s.turns.running[tenant] < most.tenant {
 		if next := s.unpark(tenant); next != nil {
 			s.spawn(next)
 		}
@@ -209,18 +226,18 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*Delivery, aside 
 func (s *sender) park(q *queue) {
 	if !q.parked {
 		q.parked = true
-		s.parked[q.name.Tenant] = append(s.parked[q.name.Tenant], q)
+		s.turns.parked[q.name.Tenant] = append(s.turns.parked[q.name.Tenant], q)
 	}
 }
 
 // unpark removes and returns the parked queue of a tenant that has waited the longest; nil if there is none.
 func (s *sender) unpark(tenant tenants.ID) *queue {
-	for list := s.parked[tenant]; len(list) > 0; {
+	for list := s.turns.parked[tenant]; len(list) > 0; {
 		q := list[0]
 		if list = list[1:]; len(list) == 0 {
-			delete(s.parked, tenant)
+			delete(s.turns.parked, tenant)
 		} else {
-			s.parked[tenant] = list
+			s.turns.parked[tenant] = list
 		}
 		q.parked = false
 		if len(q.waiting) > 0 {
@@ -264,7 +281,7 @@ func (s *sender) ended(name EndpointName, well bool) {
 func (s *sender) settled(chunk int64, epoch int32, n int) (done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.unsent[chunk]
+	o := s.chunks.unsent[chunk]
 	if o == nil || o.epoch != epoch {
 		return false
 	}
@@ -276,7 +293,7 @@ func (s *sender) ours(batch []*Delivery) []*Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(batch, func(one *Delivery) bool {
-		o := s.unsent[one.Chunk]
+		o := s.chunks.unsent[one.Chunk]
 		return o == nil || o.epoch != one.Epoch
 	})
 }
@@ -287,12 +304,12 @@ func (s *sender) forget(outcomes []outcome) {
 	defer s.mu.Unlock()
 	var gone []int64
 	for i := range outcomes {
-		if c := outcomes[i].sending(); s.unsent[c.Chunk] != nil && s.unsent[c.Chunk].epoch == c.Epoch {
-			delete(s.unsent, c.Chunk)
+		if c := outcomes[i].sending(); s.chunks.unsent[c.Chunk] != nil && s.chunks.unsent[c.Chunk].epoch == c.Epoch {
+			delete(s.chunks.unsent, c.Chunk)
 			gone = append(gone, c.Chunk)
 		}
 	}
-	s.doubts.Add(gone)
+	s.chunks.doubts.Add(gone)
 }
 
 // unknown is Pusher.Unknown.
@@ -300,7 +317,7 @@ func (s *sender) unknown(chunks []Sending) (unknown []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range chunks {
-		if o := s.unsent[c.Chunk]; o == nil || o.epoch != c.Epoch {
+		if o := s.chunks.unsent[c.Chunk]; o == nil || o.epoch != c.Epoch {
 			unknown = append(unknown, c.Chunk)
 		}
 	}
@@ -328,25 +345,25 @@ func (s *sender) abandon() {
 		s.empty(q)
 		q.overflow = nil
 	}
-	s.overflowing = 0
-	clear(s.unsent)
+	s.held.overflowing = 0
+	clear(s.chunks.unsent)
 }
 
 // drain sends nothing new, and waits for requests in flight until ctx ends. It then cancels those that are left.
 func (s *sender) drain(ctx context.Context) {
 	s.mu.Lock()
-	s.closed = true
+	s.life.closed = true
 	s.mu.Unlock()
-	s.requests.close()
+	s.requests.limiter.close()
 	done := make(chan struct{})
 	go func() {
-		s.working.Wait()
+		s.life.working.Wait()
 		close(done)
 	}()
 	select {
 	case <-done:
 	case <-ctx.Done():
 	}
-	s.cancel()
+	s.life.cancel()
 	<-done
 }

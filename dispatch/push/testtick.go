@@ -32,8 +32,8 @@ const trialPrefix = "test_"
 
 // TryEndpoint sends one signed test tick to an endpoint, whatever its state, and returns the result within LongestAnswer. The test
 // tick is not retried. It changes neither the endpoint's state nor its circuit breaker.
-func (p *Pusher) TryEndpoint(ctx context.Context, tenant tenants.ID, name string) (Trial, error) {
-	e, err := p.Pushable(ctx, tenant, name)
+func (es *Endpoints) TryEndpoint(ctx context.Context, tenant tenants.ID, name string) (Trial, error) {
+	e, err := es.Pushable(ctx, tenant, name)
 	if err != nil {
 		return Trial{}, err
 	}
@@ -43,7 +43,7 @@ func (p *Pusher) TryEndpoint(ctx context.Context, tenant tenants.ID, name string
 	one := &Delivery{Tenant: tenant, id: trialPrefix + rand.Text(), Timeout: LongestAnswer, Endpoint: e}
 	sent := trialBody(one.id, e.Batch, started.UTC())
 	trial := Trial{WebhookID: sent.id}
-	r, err := p.sender.pusher.post(ctx, e, sent, started)
+	r, err := es.requests.post(ctx, e, sent, started)
 	if own, ours := errors.AsType[*ownError](err); ours && !errors.Is(err, errNoSecret) {
 		return Trial{}, notSent(own.error)
 	}
@@ -58,9 +58,9 @@ func (p *Pusher) TryEndpoint(ctx context.Context, tenant tenants.ID, name string
 }
 
 // TryEndpointOnce does what TryEndpoint does, at most once for each Idempotency-Key. A process that dies holds the key for half a minute.
-func (p *Pusher) TryEndpointOnce(ctx context.Context, tenant tenants.ID, name string, request once.Request) (t Trial, replayed bool, err error) {
-	return once.Apart(ctx, p.api, int32(tenant), request, 2*LongestAnswer, func() (Trial, error) {
-		return p.TryEndpoint(ctx, tenant, name)
+func (es *Endpoints) TryEndpointOnce(ctx context.Context, tenant tenants.ID, name string, request once.Request) (t Trial, replayed bool, err error) {
+	return once.Apart(ctx, es.api, int32(tenant), request, 2*LongestAnswer, func() (Trial, error) {
+		return es.TryEndpoint(ctx, tenant, name)
 	})
 }
 
@@ -79,13 +79,13 @@ func trialError(err error) string {
 }
 
 // Pushable reads an endpoint for a push; a fault, 404, if there is none.
-func (p *Pusher) Pushable(ctx context.Context, tenant tenants.ID, name string) (*Target, error) {
+func (es *Endpoints) Pushable(ctx context.Context, tenant tenants.ID, name string) (*Target, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	e := Target{Tenant: tenant, Name: name}
 	var headers []byte
 	var secrets [][]byte
-	err := p.of(ctx).QueryRow(ctx, `
+	err := es.of(ctx).QueryRow(ctx, `
 		SELECT url, batch, headers, state, secrets
 		FROM endpoint
 		WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&e.URL, &e.Batch, &headers, &e.State, &secrets)
@@ -95,7 +95,7 @@ func (p *Pusher) Pushable(ctx context.Context, tenant tenants.ID, name string) (
 	if err != nil {
 		return nil, fmt.Errorf("read endpoint: %w", err)
 	}
-	return p.WithOpened(e, headers, secrets), nil
+	return es.WithOpened(e, headers, secrets), nil
 }
 
 // trialBody returns the content of a request like any other, with a tick of a schedule that does not exist. An endpoint that takes batches
@@ -117,9 +117,9 @@ func trialBody(tickID string, batch int, now time.Time) envelope {
 }
 
 // of returns where to query: the API's pool, which shows one tenant's rows, if ctx carries a tenant; else the engine's.
-func (p *Pusher) of(ctx context.Context) postgres.DB {
+func (es *Endpoints) of(ctx context.Context) postgres.DB {
 	if postgres.HasTenant(ctx) {
-		return p.api
+		return es.api
 	}
-	return p.pool
+	return es.pool
 }

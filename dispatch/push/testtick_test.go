@@ -171,11 +171,11 @@ func TestAConnectionThatWentStaleCostsNoAttempt(t *testing.T) {
 	}
 	endpoint.Start()
 	t.Cleanup(endpoint.Close)
-	if _, _, err := h.Dispatch.Pusher.PutEndpoint(t.Context(), h.Tenant, "e", push.EndpointParams{URL: endpoint.URL}); err != nil {
+	if _, _, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(t.Context(), h.Tenant, "e", push.EndpointParams{URL: endpoint.URL}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if trial, err := h.Dispatch.Pusher.TryEndpoint(t.Context(), h.Tenant, "e"); err != nil || trial.Error != nil {
+		if trial, err := h.Dispatch.Pusher.Endpoints.TryEndpoint(t.Context(), h.Tenant, "e"); err != nil || trial.Error != nil {
 			t.Fatalf("got %+v, %v", trial, err)
 		}
 	}
@@ -208,20 +208,20 @@ func TestAnAttemptIsAtMostTwoRequests(t *testing.T) {
 		conn.Close()
 	}))
 	t.Cleanup(endpoint.Close)
-	if _, _, err := h.Dispatch.Pusher.PutEndpoint(t.Context(), h.Tenant, "e", push.EndpointParams{URL: endpoint.URL}); err != nil {
+	if _, _, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(t.Context(), h.Tenant, "e", push.EndpointParams{URL: endpoint.URL}); err != nil {
 		t.Fatal(err)
 	}
 	var trials sync.WaitGroup
 	for range kept {
 		trials.Go(func() {
-			if trial, err := h.Dispatch.Pusher.TryEndpoint(t.Context(), h.Tenant, "e"); err != nil || trial.Error != nil {
+			if trial, err := h.Dispatch.Pusher.Endpoints.TryEndpoint(t.Context(), h.Tenant, "e"); err != nil || trial.Error != nil {
 				t.Errorf("got %+v, %v", trial, err)
 			}
 		})
 	}
 	trials.Wait()
 	cuts.Store(true)
-	trial, err := h.Dispatch.Pusher.TryEndpoint(t.Context(), h.Tenant, "e")
+	trial, err := h.Dispatch.Pusher.Endpoints.TryEndpoint(t.Context(), h.Tenant, "e")
 	if err != nil || trial.Error == nil {
 		t.Errorf("got %+v, %v, want a failure", trial, err)
 	}
@@ -233,7 +233,7 @@ func TestAnAttemptIsAtMostTwoRequests(t *testing.T) {
 func TestATestTickGoesToPublicAddressesOnly(t *testing.T) {
 	t.Parallel()
 	h, r := dispatchtest.New(t), dispatchtest.NewReceiver(t)
-	if _, _, err := h.Dispatch.Pusher.PutEndpoint(t.Context(), h.Tenant, "e", push.EndpointParams{URL: r.URL}); err != nil {
+	if _, _, err := h.Dispatch.Pusher.Endpoints.PutEndpoint(t.Context(), h.Tenant, "e", push.EndpointParams{URL: r.URL}); err != nil {
 		t.Fatal(err)
 	}
 	h.Config.Outbound.Loopback = false

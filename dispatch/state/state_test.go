@@ -289,7 +289,7 @@ func (w *countedHouse) cancel(rt *rapid.T) {
 
 func (w *countedHouse) replay(rt *rapid.T) {
 	if id := w.pick(rt, func(t countedTick) bool { return t.State == "failed" }); id != "" {
-		_, _, err := w.Dispatch.Control.Replay(rt.Context(), w.Tenant, id, once.Request{})
+		_, _, err := w.Dispatch.Replays.Replay(rt.Context(), w.Tenant, id, once.Request{})
 		w.did(rt, "replay", err)
 	}
 }
@@ -322,7 +322,7 @@ func (w *countedHouse) backfill(rt *rapid.T) {
 		From: to.Add(-time.Duration(rapid.IntRange(1, 4).Draw(rt, "hours")) * time.Hour), To: to,
 		Overlap: rapid.SampledFrom([]string{"allow_all", "buffer_all"}).Draw(rt, "overlap"),
 	}
-	_, _, err := w.Dispatch.Control.Backfill(rt.Context(), policy.Name{Tenant: w.Tenant, Workflow: w.Workflow, Key: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "key")}, p, "ann", once.Request{})
+	_, _, err := w.Dispatch.Backfills.Backfill(rt.Context(), policy.Name{Tenant: w.Tenant, Workflow: w.Workflow, Key: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "key")}, p, "ann", once.Request{})
 	w.did(rt, "backfill", err)
 	w.goOn(rt)
 }

@@ -18,7 +18,7 @@ func (p *pass) lookAhead(ctx context.Context) error {
 	var at []int
 	var ids, low, high, lowAgain, highAgain []int64
 	var owners []int32
-	for i, c := range p.moved {
+	for i, c := range p.made.moved {
 		if c.leg == nil || !c.whole || !c.leg.Last {
 			continue
 		}
@@ -42,7 +42,7 @@ func (p *pass) lookAhead(ctx context.Context) error {
 	var ord int
 	var phase *int64
 	_, err = pgx.ForEachRow(rows, []any{&ord, &phase}, func() error {
-		c := p.moved[at[ord-1]]
+		c := p.made.moved[at[ord-1]]
 		if phase != nil {
 			c.ahead, c.empty = new(*phase), false
 		}
@@ -123,7 +123,7 @@ func (p *place) idle() bool {
 // advance queues the statements that move each begun cohort to its new place. Nearly all cohorts only wait for their next nominal time;
 // their statement writes a quarter of the columns.
 func (p *pass) advance() {
-	b := &p.chunks.Along
+	b := &p.made.chunks.Along
 	var idle []pgtype.TID
 	var idleIDs []int64
 	var idleNext, idleDue []time.Time
@@ -132,7 +132,7 @@ func (p *pass) advance() {
 	var missed []*int32
 	var drop []*bool
 	var paced []bool
-	for _, c := range p.moved {
+	for _, c := range p.made.moved {
 		if !c.begun {
 			continue
 		}

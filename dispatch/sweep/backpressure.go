@@ -3,13 +3,16 @@ package sweep
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // mostUnopened is the maximum number of a tenant's unopened chunks. A larger backlog waits in its cohorts, where a halt stops it, instead
@@ -52,21 +55,36 @@ func (p *pressure) set(chunks map[tenants.ID]int) {
 	p.chunks = chunks
 }
 
-// measurePressure counts the unopened chunks periodically until ctx ends.
-func (s *Sweeper) measurePressure(ctx context.Context) {
+// Backlog counts the chunks of each tenant that wait to be opened.
+type Backlog struct {
+	pool     *pgxpool.Pool
+	unopened *chunk.Unopened
+	horizon  *cluster.Horizon
+	idle     *Idle
+	pressure *pressure
+	log      *slog.Logger
+}
+
+// NewBacklog returns the Backlog that limits what the chunker of c writes.
+func NewBacklog(c Config, unopened *chunk.Unopened) *Backlog {
+	return &Backlog{pool: c.Pool, unopened: unopened, horizon: c.Cluster.Horizon, idle: c.Idle, pressure: &c.Chunker.pressure, log: c.Log.Logger}
+}
+
+// Run counts periodically until ctx ends. Each process does so, because changes of schedules hand out ticks too.
+func (b *Backlog) Run(ctx context.Context) {
 	var took time.Duration
-	pace := func() time.Duration { return max(s.idle.Pace(pressureEvery, restPressure), pressurePart*took) }
-	loop.Paced(ctx, s.log, pace, "count unopened chunks", func(ctx context.Context) error {
+	pace := func() time.Duration { return max(b.idle.Pace(pressureEvery, restPressure), pressurePart*took) }
+	loop.Paced(ctx, b.log, pace, "count unopened chunks", func(ctx context.Context) error {
 		defer func(began time.Time) { took = time.Since(began) }(time.Now())
-		return s.CountUnopened(ctx)
+		return b.Count(ctx)
 	})
 }
 
-// CountUnopened counts the unopened chunks of each tenant.
-func (s *Sweeper) CountUnopened(ctx context.Context) error {
+// Count counts the unopened chunks of each tenant.
+func (b *Backlog) Count(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	first, all, err := s.unopened.Read(ctx, s.pool, s.horizon)
+	first, all, err := b.unopened.Read(ctx, b.pool, b.horizon)
 	if err != nil {
 		return err
 	}
@@ -76,8 +94,8 @@ func (s *Sweeper) CountUnopened(ctx context.Context) error {
 	}
 	if !all {
 		clear(chunks)
-		from, stuck := s.unopened.From(s.horizon)
-		rows, _ := s.pool.Query(ctx, `
+		from, stuck := b.unopened.From(b.horizon)
+		rows, _ := b.pool.Query(ctx, `
 			SELECT tenant_id, count(*)
 			FROM (
 				SELECT tenant_id FROM chunk WHERE opened_at IS NULL AND swept_at IS NOT NULL AND id >= $1
@@ -91,7 +109,7 @@ func (s *Sweeper) CountUnopened(ctx context.Context) error {
 			return fmt.Errorf("count unopened chunks: %w", err)
 		}
 	}
-	s.fair.pressure.set(chunks)
+	b.pressure.set(chunks)
 	return nil
 }
 

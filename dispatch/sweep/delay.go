@@ -10,7 +10,7 @@ import (
 // cohort. It returns the cohorts with their last tick.
 func (p *pass) markOut(ctx context.Context) (over []int64, err error) {
 	var all []state.Delayed
-	for _, d := range p.delayed {
+	for _, d := range p.made.delayed {
 		for _, m := range d.members {
 			all = append(all, state.Delayed{Schedule: state.Schedule{Tenant: d.cohort.TenantID, ID: m.ID}, Cohort: d.cohort.ID, At: d.cohort.run.At})
 		}

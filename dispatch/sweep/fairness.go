@@ -88,13 +88,13 @@ func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
 	if err != nil {
 		return err
 	}
-	p.ticks, p.again = p.ticks+read, p.again || read >= room
+	p.made.ticks, p.again = p.made.ticks+read, p.again || read >= room
 	for _, c := range queue {
 		p.enqueue(c, grants[c.TenantID], p.fair.pressed(c.TenantID))
 	}
 	p.sendGranted(now, members, grants)
-	p.moved = append(p.moved, now...)
-	p.moved = append(p.moved, queue...)
+	p.made.moved = append(p.made.moved, now...)
+	p.made.moved = append(p.made.moved, queue...)
 	return nil
 }
 
@@ -243,7 +243,7 @@ func (p *pass) serveOne(ctx context.Context, tenant tenants.ID, g grant, each in
 		return err
 	}
 	used := 0
-	p.chunks.Herds[tenant] = true
+	p.made.chunks.Herds[tenant] = true
 	for i, c := range cohorts {
 		used += len(members[i])
 		p.send(c, members[i])
@@ -252,8 +252,8 @@ func (p *pass) serveOne(ctx context.Context, tenant tenants.ID, g grant, each in
 			c.waits = true
 		}
 	}
-	p.ticks += used
-	p.moved = append(p.moved, cohorts...)
+	p.made.ticks += used
+	p.made.moved = append(p.made.moved, cohorts...)
 	p.fair.limiter.refund(tenant, g.n-used)
 	switch {
 	case !left:
@@ -281,12 +281,12 @@ func (p *pass) endTurns(ctx context.Context) error {
 			p.again = true
 		}
 	}
-	p.chunks.Along.Queue(`
+	p.made.chunks.Along.Queue(`
 		INSERT INTO fair_turn (shard, tenant_id, due_at)
 		SELECT $1, tenant_id, `+cohorts.NotPast("due_at")+`
 		FROM unnest($2::int[], $3::timestamptz[]) AS n (tenant_id, due_at)
 		ON CONFLICT (shard, tenant_id) DO UPDATE SET due_at = excluded.due_at`, p.shard, who, at)
-	p.chunks.Along.Queue(`DELETE FROM fair_turn WHERE shard = $1 AND tenant_id = ANY ($2::int[])`, p.shard, p.turns.over)
+	p.made.chunks.Along.Queue(`DELETE FROM fair_turn WHERE shard = $1 AND tenant_id = ANY ($2::int[])`, p.shard, p.turns.over)
 	return nil
 }
 

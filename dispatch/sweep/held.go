@@ -64,8 +64,8 @@ func (p *pass) setAside(ctx context.Context, all []*due) ([]*due, error) {
 			others = append(others, c)
 		}
 	}
-	p.chunks.Along.Queue(`UPDATE cohort SET due_at = 'infinity', held = true, throttled_at = NULL, paced = false WHERE shard = $1 AND id = ANY($2)`, p.shard, aside)
-	p.chunks.Along.Queue(`UPDATE cohort SET due_at = `+cohorts.NotPast("$3::timestamptz")+`, throttled_at = NULL, paced = false WHERE shard = $1 AND id = ANY($2)`, p.shard, later, p.now.Add(heldLook))
+	p.made.chunks.Along.Queue(`UPDATE cohort SET due_at = 'infinity', held = true, throttled_at = NULL, paced = false WHERE shard = $1 AND id = ANY($2)`, p.shard, aside)
+	p.made.chunks.Along.Queue(`UPDATE cohort SET due_at = `+cohorts.NotPast("$3::timestamptz")+`, throttled_at = NULL, paced = false WHERE shard = $1 AND id = ANY($2)`, p.shard, later, p.now.Add(heldLook))
 	return others, nil
 }
 

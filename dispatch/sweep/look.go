@@ -65,11 +65,11 @@ const firstDue = `
 func (s *Sweeper) Look(ctx context.Context, busy *shardSet, due chan<- int16) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if _, alive := s.member.Self(); !alive {
+	if _, alive := s.cluster.Member.Self(); !alive {
 		return lookEvery, nil
 	}
 	wait := lookEvery
-	err := s.FirstDue(ctx, &s.floors, busy.others(s.member.Shards(), time.Now()), func(first ShardDue) {
+	err := s.FirstDue(ctx, &s.floors, busy.others(s.cluster.Member.Shards(), time.Now()), func(first ShardDue) {
 		at := cluster.Earliest(first.Cohort, first.Delayed, first.Turn)
 		if left := at.Sub(first.now); left > 0 {
 			wait = min(wait, left+lookLate)
@@ -80,7 +80,7 @@ func (s *Sweeper) Look(ctx context.Context, busy *shardSet, due chan<- int16) (t
 		}
 	})
 	if err == nil {
-		err = s.SearchDue(ctx, &s.floors, s.member.Shards())
+		err = s.SearchDue(ctx, &s.floors, s.cluster.Member.Shards())
 	}
 	if err != nil {
 		return lookEvery, err
@@ -97,7 +97,7 @@ type ShardDue struct {
 
 // FirstDue calls fn with the first due times of each shard.
 func (s *Sweeper) FirstDue(ctx context.Context, floors *DueFloors, shards []int16, fn func(ShardDue)) error {
-	l := floors.begin(shards, s.horizon)
+	l := floors.begin(shards, s.cluster.Horizon)
 	rows, err := s.pool.Query(ctx, skewClock(firstDue), l.shards, l.cohort, l.delayed, l.turns, dueSoon)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ const firstBelow = `
 
 // SearchDue searches below the floors of shards, and lowers them to the rows that it finds.
 func (s *Sweeper) SearchDue(ctx context.Context, floors *DueFloors, shards []int16) error {
-	w, is := floors.search.Begin(s.horizon, time.Now())
+	w, is := floors.search.Begin(s.cluster.Horizon, time.Now())
 	if !is {
 		return nil
 	}

@@ -58,7 +58,7 @@ func (p *pass) pace(ctx context.Context, all []*due) (others []*due, err error) 
 		}
 		p.letPace(c)
 	}
-	p.moved = append(p.moved, paced...)
+	p.made.moved = append(p.made.moved, paced...)
 	return others, nil
 }
 
@@ -84,7 +84,7 @@ func (p *pass) queueRateTurns() {
 	for name := range p.turns.paced {
 		owners, names = append(owners, int32(name.tenant)), append(names, name.name)
 	}
-	p.chunks.Along.Queue(`
+	p.made.chunks.Along.Queue(`
 		INSERT INTO rate_turn (tenant_id, workflow, due_at)
 		SELECT tenant_id, workflow, `+cohorts.NotPast("$3::timestamptz")+`
 		FROM unnest($1::int[], $2::text[]) AS n (tenant_id, workflow)
@@ -131,9 +131,9 @@ func (p *pass) servePaced(ctx context.Context, of workflowName, head pacedHead) 
 		return false, err
 	}
 	if r.PerSecond > 0 {
-		rate.QueueStore(&p.chunks.Along, name, bucket)
+		rate.QueueStore(&p.made.chunks.Along, name, bucket)
 	}
-	p.chunks.Along.Queue(`UPDATE rate_turn SET due_at = `+cohorts.NotPast("$3::timestamptz")+` WHERE tenant_id = $1 AND workflow = $2`,
+	p.made.chunks.Along.Queue(`UPDATE rate_turn SET due_at = `+cohorts.NotPast("$3::timestamptz")+` WHERE tenant_id = $1 AND workflow = $2`,
 		of.tenant, of.name, p.now.Add(min(wait, longest)))
 	return more, nil
 }
@@ -171,8 +171,8 @@ func (p *pass) sendPaced(ctx context.Context, of workflowName, head pacedHead, m
 			c.waits, c.paced = true, true
 		}
 	}
-	p.ticks += used
-	p.moved = append(p.moved, all...)
+	p.made.ticks += used
+	p.made.moved = append(p.made.moved, all...)
 	p.fair.limiter.refund(of.tenant, g.n-used)
 	return used, found, g, nil
 }

@@ -78,7 +78,7 @@ type rateTurn struct {
 func (s *Sweeper) ServeRates(ctx context.Context) (wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
-	if _, alive := s.member.Self(); !alive {
+	if _, alive := s.cluster.Member.Self(); !alive {
 		return lookEvery, nil
 	}
 	turns, wait, err := s.rateTurns(ctx)
@@ -99,7 +99,7 @@ func (s *Sweeper) ServeRates(ctx context.Context) (wait time.Duration, err error
 
 // rateTurns reads the turns that this process takes now, and how long it is until the next one.
 func (s *Sweeper) rateTurns(ctx context.Context) (turns []rateTurn, wait time.Duration, err error) {
-	from, first, err := s.fair.pacer.turns.Look(ctx, s.pool, s.horizon)
+	from, first, err := s.fair.pacer.turns.Look(ctx, s.pool, s.cluster.Horizon)
 	if err != nil || first.IsZero() {
 		return nil, lookEvery, err
 	}
@@ -109,7 +109,7 @@ func (s *Sweeper) rateTurns(ctx context.Context) (turns []rateTurn, wait time.Du
 		WHERE due_at BETWEEN $1 AND (SELECT `+postgres.Now+`) + $3::interval
 		ORDER BY due_at
 		LIMIT $2`, from, mostRateTurns, lookEvery) // ForEachRow reports the error
-	mine := s.member.Shards()
+	mine := s.cluster.Member.Shards()
 	var turn rateTurn
 	var late float64
 	wait = lookEvery
@@ -205,7 +205,7 @@ func (s *Sweeper) serveHead(ctx context.Context, of workflowName, head pacedHead
 		if more, err = p.servePaced(ctx, of, head); err != nil {
 			return err
 		}
-		runs, err = s.chunker.insertChunks(ctx, tx, p.chunks)
+		runs, err = s.chunker.insertChunks(ctx, tx, p.made.chunks)
 		return err
 	})
 	if err != nil {
@@ -213,9 +213,9 @@ func (s *Sweeper) serveHead(ctx context.Context, of workflowName, head pacedHead
 	}
 	s.openSwept(runs)
 	if p != nil {
-		p.chunks.EndSpans()
-		s.idle.stir(len(p.chunks.Made))
-		s.metrics.swept.Add(float64(p.ticks))
+		p.made.chunks.EndSpans()
+		s.idle.stir(len(p.made.chunks.Made))
+		s.metrics.swept.Add(float64(p.made.ticks))
 	}
 	return more, nil
 }

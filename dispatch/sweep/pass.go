@@ -29,11 +29,16 @@ type pass struct {
 	fair    *fairness
 	aside   aside
 
+	made  made
+	turns turns
+	again bool // there may be more to do at once
+}
+
+// made is what a pass makes.
+type made struct {
 	chunks  *chunk.Batch
 	moved   []*due // cohorts whose place is to be written
 	ticks   int    // members that were read
-	again   bool   // there may be more to do at once
-	turns   turns
 	delayed []delayedRun
 }
 
@@ -45,8 +50,8 @@ type delayedRun struct {
 
 func (s *Sweeper) newPass(tx pgx.Tx, shard int16, f *found) *pass {
 	return &pass{
-		tx: tx, shard: shard, now: f.now, from: f.from, timings: s.timings, fair: s.fair, aside: aside{log: s.log, rarely: s.rarely, held: f.held, rated: f.rated},
-		chunks: chunk.NewBatch(shard), turns: turns{next: map[tenants.ID]time.Time{}, joined: map[tenants.ID]bool{}},
+		tx: tx, shard: shard, now: f.now, from: f.from, timings: s.timings, fair: s.fair, aside: aside{log: s.log, held: f.held, rated: f.rated},
+		made: made{chunks: chunk.NewBatch(shard)}, turns: turns{next: map[tenants.ID]time.Time{}, joined: map[tenants.ID]bool{}},
 	}
 }
 
@@ -58,7 +63,7 @@ func (s *Sweeper) SweepOnce(ctx context.Context, shard int16) (more bool, err er
 	var p *pass
 	var runs []chunk.Run
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		f, err := takeDue(ctx, tx, shard, s.floors.Look(shard, s.horizon, false))
+		f, err := takeDue(ctx, tx, shard, s.floors.Look(shard, s.cluster.Horizon, false))
 		if err != nil {
 			return err
 		}
@@ -66,7 +71,7 @@ func (s *Sweeper) SweepOnce(ctx context.Context, shard int16) (more bool, err er
 		if err := p.run(ctx, &f); err != nil {
 			return err
 		}
-		runs, err = s.chunker.insertChunks(ctx, tx, p.chunks)
+		runs, err = s.chunker.insertChunks(ctx, tx, p.made.chunks)
 		sabotage.Crash("sweep.before_commit")
 		return err
 	})
@@ -74,14 +79,14 @@ func (s *Sweeper) SweepOnce(ctx context.Context, shard int16) (more bool, err er
 		return false, err
 	}
 	sabotage.Crash("sweep.committed")
-	p.chunks.EndSpans()
+	p.made.chunks.EndSpans()
 	s.openSwept(runs)
 	if len(p.turns.paced) > 0 {
 		s.fair.pacer.stir()
 	}
-	s.idle.stir(len(p.chunks.Made))
-	if p.ticks > 0 {
-		s.metrics.swept.Add(float64(p.ticks))
+	s.idle.stir(len(p.made.chunks.Made))
+	if p.made.ticks > 0 {
+		s.metrics.swept.Add(float64(p.made.ticks))
 		s.metrics.sweepSeconds.Observe(time.Since(began).Seconds())
 	}
 	return p.again, nil
@@ -90,7 +95,7 @@ func (s *Sweeper) SweepOnce(ctx context.Context, shard int16) (more bool, err er
 // run fills the chunks of the pass, and queues the other statements that are written with them.
 func (p *pass) run(ctx context.Context, f *found) error {
 	for tenant, batch := range f.tries {
-		p.chunks.AddTries(tenant, batch)
+		p.made.chunks.AddTries(tenant, batch)
 		p.again = p.again || len(batch) >= mostTries
 	}
 	room := mostTicks
@@ -100,7 +105,7 @@ func (p *pass) run(ctx context.Context, f *found) error {
 	if err := p.fresh(ctx, f.cohorts, room); err != nil {
 		return err
 	}
-	if err := p.serve(ctx, f.turns, mostTicks-p.ticks); err != nil {
+	if err := p.serve(ctx, f.turns, mostTicks-p.made.ticks); err != nil {
 		return err
 	}
 	return p.end(ctx)
@@ -108,9 +113,9 @@ func (p *pass) run(ctx context.Context, f *found) error {
 
 // send puts members of a cohort into chunks.
 func (p *pass) send(c *due, members []chunk.Member) {
-	p.chunks.AddMembers(c.source(), members)
+	p.made.chunks.AddMembers(c.source(), members)
 	if _, delays := c.timing.FixedDelay(); delays {
-		p.delayed, c.out = append(p.delayed, delayedRun{c, members}), len(members) > 0
+		p.made.delayed, c.out = append(p.made.delayed, delayedRun{c, members}), len(members) > 0
 	}
 }
 
@@ -120,19 +125,19 @@ func (p *pass) end(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(p.moved) > 0 {
+	if len(p.made.moved) > 0 {
 		if err := p.lookAhead(ctx); err != nil {
 			return err
 		}
 		p.advance()
 	}
-	record.QueueOver(&p.chunks.Along, p.shard, over) // after advance, which finds rows by where they are
+	record.QueueOver(&p.made.chunks.Along, p.shard, over) // after advance, which finds rows by where they are
 	if err := p.endTurns(ctx); err != nil {
 		return err
 	}
 	p.queueRateTurns()
 	if sabotage.TwoTransactions.On() {
-		p.chunks.Along.Queue(`COMMIT AND CHAIN`)
+		p.made.chunks.Along.Queue(`COMMIT AND CHAIN`)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
@@ -17,8 +16,7 @@ import (
 
 // aside collects the due cohorts of a shard that a sweep does not serve. One of them never fails the sweep of the others.
 type aside struct {
-	log    *slog.Logger
-	rarely *loop.Rarely
+	log loop.Log
 
 	broken []int64 // cannot be computed, and are quarantined
 	early  []int64 // are put off
@@ -34,7 +32,7 @@ func (a *aside) leave(c *due, now time.Time, err error) {
 		a.broken = append(a.broken, c.ID)
 		return
 	}
-	if a.rarely.Due("newer cohort", time.Now()) {
+	if a.log.Due("newer cohort", time.Now()) {
 		a.log.Warn("cohorts that a newer program wrote are put off", "cohort", c.ID, "tenant", c.TenantID, "wait", record.NewerWait)
 	}
 	a.putOff(c, now.Add(record.NewerWait))

@@ -40,7 +40,7 @@ func (s *Sweeper) sweep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.notifier.Due():
+		case <-s.cluster.Notifier.Due():
 		case <-timer.C:
 		}
 		wait, err := s.Look(ctx, busy, due)
@@ -64,7 +64,7 @@ func (s *Sweeper) sweepTurn(ctx context.Context, shard int16, busy *shardSet, du
 		busy.fail(shard, time.Now())
 		return
 	}
-	if _, alive := s.member.Self(); more && alive && slices.Contains(s.member.Shards(), shard) {
+	if _, alive := s.cluster.Member.Self(); more && alive && slices.Contains(s.cluster.Member.Shards(), shard) {
 		due <- shard // never blocks: the channel has room for every shard, and each shard is in it at most once
 		return
 	}
@@ -90,12 +90,12 @@ func (s *Sweeper) openSwept(runs []chunk.Run) {
 		return
 	}
 	if s.offer != nil {
-		s.notifier.Queued(s.offer(runs))
+		s.cluster.Notifier.Queued(s.offer(runs))
 		return
 	}
 	texts, lanes := make([]string, len(runs)), make([]string, len(runs))
 	for i := range runs {
 		texts[i], lanes[i] = runs[i].Text(), runs[i].Lane
 	}
-	s.notifier.Elsewhere(texts, lanes)
+	s.cluster.Notifier.Elsewhere(texts, lanes)
 }

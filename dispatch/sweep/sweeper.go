@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -17,34 +16,26 @@ import (
 
 // Config has the dependencies of a Sweeper.
 type Config struct {
-	Pool     *pgxpool.Pool
-	Timings  *cohorts.Timings
-	Chunker  *Chunker
-	Member   *cluster.Member
-	Notifier *cluster.Notifier
-	Horizon  *cluster.Horizon
-	Unopened *chunk.Unopened
-	Idle     *Idle
-	Rarely   *loop.Rarely                           // of errors that come again and again
-	Offer    func(runs []chunk.Run) (left []string) // gives runs to the opener of this process; nil: it opens none
-	Metrics  *Metrics
-	Log      *slog.Logger
+	Pool    *pgxpool.Pool
+	Timings *cohorts.Timings
+	Chunker *Chunker
+	Cluster cluster.View
+	Idle    *Idle
+	Offer   func(runs []chunk.Run) (left []string) // gives runs to the opener of this process; nil: it opens none
+	Metrics *Metrics
+	Log     loop.Log
 }
 
 // Sweeper makes chunks of the due ticks in the shards of this process.
 type Sweeper struct {
-	pool     *pgxpool.Pool
-	timings  *cohorts.Timings
-	chunker  *Chunker
-	member   *cluster.Member
-	notifier *cluster.Notifier
-	horizon  *cluster.Horizon
-	unopened *chunk.Unopened
-	idle     *Idle
-	rarely   *loop.Rarely
-	offer    func(runs []chunk.Run) (left []string)
-	metrics  *Metrics
-	log      *slog.Logger
+	pool    *pgxpool.Pool
+	timings *cohorts.Timings
+	chunker *Chunker
+	cluster cluster.View
+	idle    *Idle
+	offer   func(runs []chunk.Run) (left []string)
+	metrics *Metrics
+	log     loop.Log
 
 	fair   *fairness
 	floors DueFloors
@@ -53,18 +44,14 @@ type Sweeper struct {
 // New returns a Sweeper.
 func New(c Config) *Sweeper {
 	return &Sweeper{
-		pool: c.Pool, timings: c.Timings, chunker: c.Chunker, member: c.Member, notifier: c.Notifier, horizon: c.Horizon,
-		unopened: c.Unopened, idle: c.Idle, rarely: c.Rarely, offer: c.Offer, metrics: c.Metrics, log: c.Log,
-		fair: &fairness{limiter: c.Chunker.limiter, pressure: &c.Chunker.pressure, queues: queues{horizon: c.Horizon}, pacer: newPacer()},
+		pool: c.Pool, timings: c.Timings, chunker: c.Chunker, cluster: c.Cluster, idle: c.Idle, offer: c.Offer, metrics: c.Metrics, log: c.Log,
+		fair: &fairness{limiter: c.Chunker.limiter, pressure: &c.Chunker.pressure, queues: queues{horizon: c.Cluster.Horizon}, pacer: newPacer()},
 	}
 }
 
-// Watch counts unopened chunks and writes down debts until ctx ends. Each process does so, as changes of schedules hand out ticks too.
+// Watch writes down debts until ctx ends. Each process does so, because changes of schedules hand out ticks too.
 func (s *Sweeper) Watch(ctx context.Context) {
-	var work sync.WaitGroup
-	work.Go(func() { s.measurePressure(ctx) })
-	work.Go(func() { loop.Every(ctx, s.log, time.Second, "settle debts", s.SettleDebts) })
-	work.Wait()
+	loop.Every(ctx, s.log.Logger, time.Second, "settle debts", s.SettleDebts)
 }
 
 // Run sweeps the shards of this process, and hands out the ticks of workflows with a rate, until ctx ends.
@@ -90,4 +77,4 @@ func (s *Sweeper) ChargeWorkflow(tenant tenants.ID, workflow string, n int) {
 func (s *Sweeper) Reset(tenant tenants.ID) { s.fair.limiter.reset(tenant) }
 
 // Wake makes the sweep of this process look for due shards at once.
-func (s *Sweeper) Wake() { s.notifier.CameDue() }
+func (s *Sweeper) Wake() { s.cluster.Notifier.CameDue() }

@@ -74,7 +74,7 @@ func (p *parked) wakeSome(ctx context.Context, from record.ParkedFor) (last reco
 		last, n = w, n+1
 		waiting := w.For == "" && stopped || held
 		if state != nil {
-			waiting = p.push.StillShut(w, *state, headers, secrets)
+			waiting = p.push.Endpoints.StillShut(w, *state, headers, secrets)
 		}
 		if !waiting {
 			owners, names = append(owners, w.Tenant), append(names, w.For)

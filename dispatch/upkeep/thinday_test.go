@@ -130,7 +130,7 @@ func TestATickThatIsReplayedWhileItsDayIsDroppedIsCancelled(t *testing.T) {
 		if n != 2 { // yesterday is first
 			return
 		}
-		if _, _, err := h.Dispatch.Control.Replay(t.Context(), h.Tenant, failed, once.Request{}); err != nil {
+		if _, _, err := h.Dispatch.Replays.Replay(t.Context(), h.Tenant, failed, once.Request{}); err != nil {
 			t.Errorf("replay: %v", err)
 		}
 	}}

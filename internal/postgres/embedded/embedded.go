@@ -36,11 +36,15 @@ type Server struct {
 	settings []string
 	remove   bool
 	graceful syscall.Signal
+	process  process
+}
 
+// process is the postmaster that was started last.
+type process struct {
 	cmd     *exec.Cmd
 	done    chan struct{}
-	ended   error // of cmd; valid after done is closed
-	stopped atomic.Bool
+	ended   error       // of cmd; valid after done is closed
+	stopped atomic.Bool // on request
 }
 
 // role is the superuser of every embedded server.
@@ -143,7 +147,7 @@ func (s *Server) run(ctx context.Context, unclean bool) error {
 			return s.home.keepPort(s.port)
 		}
 		s.signal(s.graceful)
-		<-s.done
+		<-s.process.done
 		again := unclean && time.Since(begin) < lingerFor || try < 4 && taken(s.port)
 		if !again || ctx.Err() != nil {
 			return err
@@ -218,20 +222,20 @@ func (s *Server) launch() error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.user.credential, Setpgid: true}
 	dieWithParent(cmd.SysProcAttr, s.graceful)
 
-	s.cmd, s.done, s.ended = cmd, make(chan struct{}), nil
+	s.process.cmd, s.process.done, s.process.ended = cmd, make(chan struct{}), nil
 	started := make(chan error)
-	done := s.done
+	done := s.process.done
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // never unlocked: Linux sends the death signal when the thread ends, not the process
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			s.ended = cmd.Wait()
+			s.process.ended = cmd.Wait()
 		}
 	}()
 	if err := <-started; err != nil {
-		<-s.done
+		<-s.process.done
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
 	return watchUnlessSignalled(cmd.Process.Pid, s.graceful, done)
@@ -258,8 +262,8 @@ func (s *Server) waitReady(ctx context.Context) error {
 			return fmt.Errorf("PostgreSQL of %s refuses us: %s (%s)", s.home.dir, e.Message, e.Code)
 		}
 		select {
-		case <-s.done:
-			return fmt.Errorf("PostgreSQL of %s ended while starting (%v): %s", s.home.dir, s.ended, s.home.logTail())
+		case <-s.process.done:
+			return fmt.Errorf("PostgreSQL of %s ended while starting (%v): %s", s.home.dir, s.process.ended, s.home.logTail())
 		case <-ctx.Done():
 			return fmt.Errorf("PostgreSQL of %s does not answer (%w): %s", s.home.dir, ctx.Err(), s.home.logTail())
 		case <-time.After(15 * time.Millisecond):
@@ -303,22 +307,22 @@ func (s *Server) Create(ctx context.Context, database string) (string, error) {
 func (s *Server) Version() string { return s.bin.version }
 
 // Pid returns the process id of the postmaster.
-func (s *Server) Pid() int { return s.cmd.Process.Pid }
+func (s *Server) Pid() int { return s.process.cmd.Process.Pid }
 
 // Done returns a channel that is closed when the server has ended for any reason.
-func (s *Server) Done() <-chan struct{} { return s.done }
+func (s *Server) Done() <-chan struct{} { return s.process.done }
 
 // Err returns why the server ended unexpectedly. It returns nil while the server runs and after Stop.
 func (s *Server) Err() error {
 	select {
-	case <-s.done:
+	case <-s.process.done:
 	default:
 		return nil
 	}
-	if s.stopped.Load() {
+	if s.process.stopped.Load() {
 		return nil
 	}
-	return fmt.Errorf("PostgreSQL of %s ended by itself (%v): %s", s.home.dir, s.ended, s.home.logTail())
+	return fmt.Errorf("PostgreSQL of %s ended by itself (%v): %s", s.home.dir, s.process.ended, s.home.logTail())
 }
 
 // Restart starts a server again that has ended unexpectedly, with the same data and address. No other method may run at the same time.
@@ -326,7 +330,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	select {
-	case <-s.done:
+	case <-s.process.done:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -340,22 +344,22 @@ func (s *Server) Restart(ctx context.Context) error {
 // Stop ends the server and its connections, and waits for its end. It shuts down cleanly until ctx ends, and then immediately; the next
 // start recovers the data. Further calls do nothing.
 func (s *Server) Stop(ctx context.Context) error {
-	if s.stopped.Swap(true) {
-		<-s.done
+	if s.process.stopped.Swap(true) {
+		<-s.process.done
 		return nil
 	}
 	s.signal(s.graceful)
 	select {
-	case <-s.done:
+	case <-s.process.done:
 	case <-ctx.Done():
 		s.signal(syscall.SIGQUIT)
-		<-s.done
+		<-s.process.done
 	}
 	return s.release()
 }
 
 // signal sends a signal to the postmaster. It ignores the error of a server that has ended.
-func (s *Server) signal(sig syscall.Signal) { _ = s.cmd.Process.Signal(sig) }
+func (s *Server) signal(sig syscall.Signal) { _ = s.process.cmd.Process.Signal(sig) }
 
 func (s *Server) release() error {
 	if s.remove {

@@ -66,7 +66,7 @@ func (s *Server) Port() int { return s.port }
 // Signal sends a signal to the postmaster and its processes, to simulate a failing machine. SIGKILL ends them. SIGSTOP silences them
 // with their connections open, and SIGCONT wakes them.
 func (s *Server) Signal(sig syscall.Signal) error {
-	err := s.cmd.Process.Signal(sig) // first, so that it starts no new process
+	err := s.process.cmd.Process.Signal(sig) // first, so that it starts no new process
 	for _, pid := range children(s.Pid()) {
 		if gone := syscall.Kill(pid, sig); !errors.Is(gone, syscall.ESRCH) {
 			err = errors.Join(err, gone)
