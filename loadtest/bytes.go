@@ -6,15 +6,19 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -168,37 +172,82 @@ func (a asking) send(ctx context.Context, path, token string, body io.Reader, he
 	return answered(answer.StatusCode)
 }
 
-// besideBytes measures the modest tenant's waiting while the greedy one sends large bodies and reads large lists. It returns also
-// how many of the greedy tenant's requests got each status, and how much CPU the process and PostgreSQL used.
+// besideBytes measures the modest tenant's waiting while the greedy one sends large bodies and reads large lists. The greedy client is a
+// process of its own, so that the modest one does not wait for it. It returns also how many of the greedy tenant's requests got each
+// status, and how much CPU the server, PostgreSQL and the greedy client used.
 func (l loaded) besideBytes(ctx context.Context) (modest asked, statuses map[int]int, cpu time.Duration, err error) {
 	began, err := costUntilNow(ctx, l.bench.db, l.pid)
 	if err != nil {
 		return modest, nil, 0, err
 	}
-	all, within := errgroup.WithContext(ctx)
-	all.Go(func() (err error) {
-		modest, err = l.steadily(within, l.tokens["modest"], quotaOther, l.length)
-		return err
-	})
-	all.Go(func() (err error) {
-		statuses, err = l.manyBytes(within)
-		return err
-	})
-	if err := all.Wait(); err != nil {
+	greedy, err := l.startGreedy(ctx)
+	if err != nil {
 		return modest, nil, 0, err
 	}
-	ended, err := costUntilNow(ctx, l.bench.db, l.pid)
-	used := ended.less(began)
-	return modest, statuses, used.ours + used.postgres, err
+	modest, err = l.steadily(ctx, l.tokens["modest"], quotaOther, l.length)
+	statuses, client, ended := greedy()
+	if err := errors.Join(err, ended); err != nil {
+		return modest, nil, 0, err
+	}
+	now, err := costUntilNow(ctx, l.bench.db, l.pid)
+	used := now.less(began)
+	return modest, statuses, used.ours + used.postgres + client, err
 }
 
-// manyBytes sends large bodies and reads large lists for the greedy tenant, many at a time, and counts the statuses.
-func (l loaded) manyBytes(ctx context.Context) (statuses map[int]int, err error) {
+const greedyCommand = "greedy"
+
+// startGreedy starts the greedy client. wait waits for its end, and returns the statuses of its requests and the CPU that it used.
+func (l loaded) startGreedy(ctx context.Context) (wait func() (map[int]int, time.Duration, error), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, greedyCommand, l.urls[0], l.length.String())
+	cmd.Env = append(os.Environ(), "CARILLON_TOKEN="+l.tokens["greedy"])
+	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return func() (statuses map[int]int, cpu time.Duration, err error) {
+		if err := cmd.Wait(); err != nil {
+			return nil, 0, fmt.Errorf("the greedy client: %w", err)
+		}
+		err = json.Unmarshal(out.Bytes(), &statuses)
+		return statuses, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
+	}, nil
+}
+
+// greedyClient is the command that startGreedy runs.
+func greedyClient() *cobra.Command {
+	return &cobra.Command{
+		Use:    greedyCommand + " URL DURATION",
+		Short:  "Send large bodies and read large lists, for the scenario bytes",
+		Hidden: true,
+		Args:   cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			length, err := time.ParseDuration(args[1])
+			if err != nil {
+				return err
+			}
+			transport := manyConnections()
+			defer transport.CloseIdleConnections()
+			statuses, err := asking{httpClient(transport), args[:1]}.manyBytes(cmd.Context(), os.Getenv("CARILLON_TOKEN"), length)
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(statuses)
+		},
+	}
+}
+
+// manyBytes sends large bodies and reads large lists for a tenant, many at a time, and counts the statuses.
+func (a asking) manyBytes(ctx context.Context, token string, length time.Duration) (statuses map[int]int, err error) {
 	body, err := largeFinish()
 	if err != nil {
 		return nil, err
 	}
-	ends := time.Now().Add(l.length)
+	ends := time.Now().Add(length)
 	statuses = map[int]int{}
 	var mu sync.Mutex
 	answered := func(status int) error {
@@ -215,7 +264,7 @@ func (l loaded) manyBytes(ctx context.Context) (statuses map[int]int, err error)
 		all.Go(func() (err error) {
 			for err == nil && time.Now().Before(ends) {
 				header := map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
-				err = l.send(within, "/v1/ticks/finish", l.tokens["greedy"], bytes.NewReader(body), header, answered)
+				err = a.send(within, "/v1/ticks/finish", token, bytes.NewReader(body), header, answered)
 			}
 			return err
 		})
@@ -223,7 +272,7 @@ func (l loaded) manyBytes(ctx context.Context) (statuses map[int]int, err error)
 	for range bytesLists {
 		all.Go(func() (err error) {
 			for err == nil && time.Now().Before(ends) {
-				err = l.send(within, "/v1/schedules?limit=1000", l.tokens["greedy"], nil, nil, answered)
+				err = a.send(within, "/v1/schedules?limit=1000", token, nil, nil, answered)
 			}
 			return err
 		})

@@ -157,6 +157,6 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 		}
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(chaosCommand(&o, stdout, stderr), workerCommand())
+	root.AddCommand(chaosCommand(&o, stdout, stderr), workerCommand(), greedyClient())
 	return root
 }
