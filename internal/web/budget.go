@@ -48,6 +48,7 @@ func (b *Budget) Limit(tenant func(echo.Context) (int32, bool)) echo.MiddlewareF
 			if !known {
 				return next(c)
 			}
+			b.turns.saw(id, time.Now())
 			a := &account{budget: b, tenant: id}
 			defer a.close()
 			r := c.Request()

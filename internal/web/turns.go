@@ -5,14 +5,26 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 )
 
 // turns bounds how many requests use much CPU at the same time, so that small requests always find a free processor. Turns are short.
-// Waiting tenants get them round-robin; the requests of a tenant get them in order of arrival.
+// Waiting tenants get them round-robin; the requests of a tenant get them in order of arrival. If turns leave less than two processors
+// free, each is followed by a rest as long as itself while other tenants make requests.
 type turns struct {
+	rests bool
+
 	mu    sync.Mutex
 	free  int
 	queue []*turnQueue // the waiting tenants
+	seen  [2]seenTenant
+}
+
+// seenTenant is a tenant that made a request, and when it last did. The first of turns.seen is the one that did so last, and the second
+// another one.
+type seenTenant struct {
+	tenant int32
+	at     time.Time
 }
 
 type turnQueue struct {
@@ -23,7 +35,46 @@ type turnQueue struct {
 // muchWork is the number of bytes of a body or an answer from which the work needs a turn. Less takes a millisecond at most.
 const muchWork = 64 << 10
 
-func newTurns() *turns { return &turns{free: max(1, runtime.GOMAXPROCS(0)/2)} }
+const (
+	othersSeen  = time.Second // before a turn ends: then it is followed by a rest
+	longestRest = 100 * time.Millisecond
+)
+
+func newTurns() *turns {
+	processors := runtime.GOMAXPROCS(0)
+	n := max(1, processors/2)
+	return &turns{free: n, rests: processors-n < 2}
+}
+
+// saw records that a tenant makes a request.
+func (t *turns) saw(tenant int32, now time.Time) {
+	if !t.rests {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.seen[0].tenant != tenant {
+		t.seen[1] = t.seen[0]
+	}
+	t.seen[0] = seenTenant{tenant, now}
+}
+
+// rest returns the rest after a turn of a tenant that has taken so long.
+func (t *turns) rest(tenant int32, took time.Duration, now time.Time) time.Duration {
+	if !t.rests {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	other := t.seen[0]
+	if other.tenant == tenant {
+		other = t.seen[1]
+	}
+	if now.Sub(other.at) > othersSeen {
+		return 0
+	}
+	return min(took, longestRest)
+}
 
 // begin waits for a turn. end gives the turn to the next request.
 func (t *turns) begin(ctx context.Context, tenant int32) error {
@@ -87,6 +138,7 @@ func (t *turns) end() {
 type turn struct {
 	account *account
 	has     bool
+	began   time.Time
 }
 
 // begin waits until the request has its turn.
@@ -95,16 +147,22 @@ func (t *turn) begin(ctx context.Context) error {
 		return nil
 	}
 	err := t.account.budget.turns.begin(ctx, t.account.tenant)
-	t.has = err == nil
+	t.has, t.began = err == nil, time.Now()
 	return err
 }
 
 // end gives the turn back, if the request has it.
 func (t *turn) end() {
-	if t != nil && t.has {
-		t.account.budget.turns.end()
-		t.has = false
+	if t == nil || !t.has {
+		return
 	}
+	t.has = false
+	all, now := t.account.budget.turns, time.Now()
+	if rest := all.rest(t.account.tenant, now.Sub(t.began), now); rest > 0 {
+		time.AfterFunc(rest, all.end)
+		return
+	}
+	all.end()
 }
 
 // inTurn runs work on that many bytes. It waits for a turn first if the bytes are many.

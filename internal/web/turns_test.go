@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/labstack/echo/v4"
 )
@@ -53,6 +54,46 @@ func TestTurnsGoRoundTheTenants(t *testing.T) {
 			t.Errorf("%d turns are free, and %d tenants wait", line.free, len(line.queue))
 		}
 	})
+}
+
+// On a machine with few processors a turn is followed by a rest as long as itself, while other tenants make requests.
+func TestATurnIsFollowedByARestBesideOthers(t *testing.T) {
+	t.Parallel()
+	for name, others := range map[string]bool{"beside others": true, "alone": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := NewBudget(0)
+				b.turns = &turns{free: 1, rests: true}
+				b.turns.saw(2, time.Now())
+				time.Sleep(2 * othersSeen)
+				for _, took := range []time.Duration{30 * time.Millisecond, time.Second} {
+					one, next := turn{account: &account{budget: b, tenant: 1}}, turn{account: &account{budget: b, tenant: 1}}
+					if err := one.begin(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(took)
+					if others {
+						b.turns.saw(2, time.Now())
+					}
+					b.turns.saw(1, time.Now())
+					one.end()
+					ended := time.Now()
+					if err := next.begin(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					want := min(took, longestRest)
+					if !others {
+						want = 0
+					}
+					if rested := time.Since(ended); rested != want {
+						t.Errorf("after a turn of %v the next began after %v, want %v", took, rested, want)
+					}
+					next.end()
+				}
+			})
+		})
+	}
 }
 
 // A large compressed body, a large JSON value and a long answer each wait for a turn and give it back. Small ones do not wait.
