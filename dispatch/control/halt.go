@@ -45,7 +45,7 @@ func (c *Control) Halt(ctx context.Context, tenant tenants.ID, p HaltParams) (f 
 }
 
 // Continue ends a halt: the tenant's schedules fire again. The missed policy of each schedule decides about the times since the halt.
-// A trigger of the tenant's row adds a row to table wake, and wakeParked wakes the tenant's parked ticks.
+// A trigger of the tenant's row adds a row to table wake, and a Waker makes the parked ticks of the tenant due.
 func (c *Control) Continue(ctx context.Context, tenant tenants.ID) (f history.Firing, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
