@@ -10,9 +10,11 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -71,7 +73,7 @@ func (o *Opener) sendTaken(ctx context.Context, c *chunk.Chunk, self int64) erro
 
 // resend routes those of an open chunk's tries that nobody has sent or holds, and writes where they go.
 func (o *Opener) resend(ctx context.Context, tx pgx.Tx, p *plan, tries []record.Try, self int64) error {
-	found, err := o.unsent(ctx, tx, p.chunk, tries)
+	found, err := o.unsent(ctx, tx, p, tries)
 	if err != nil {
 		return err
 	}
@@ -81,15 +83,34 @@ func (o *Opener) resend(ctx context.Context, tx pgx.Tx, p *plan, tries []record.
 	return o.write(ctx, tx, []*plan{p}, self)
 }
 
-// unsent reads those of the tries whose ticks are running and wait nowhere else: neither in delayed, nor for a worker.
-func (o *Opener) unsent(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries []record.Try) ([]*record.Sendable, error) {
-	found, err := record.Sendables(ctx, tx, c.TenantID, tries)
-	if err != nil || len(found) == 0 {
+// unsent reads those of an open chunk's tries whose ticks run and wait nowhere else: not in delayed, not in a chunk that is not open yet, and
+// not for a worker. A held tick moves from delayed into its next chunk, and belongs to that chunk once it is open. So the places are read in
+// this order: a tick that moves meanwhile is seen in one of them.
+func (o *Opener) unsent(ctx context.Context, tx pgx.Tx, p *plan, tries []record.Try) ([]*record.Sendable, error) {
+	tries, err := notDelayed(ctx, tx, p.chunk.TenantID, tries)
+	if err != nil {
 		return nil, err
 	}
+	if p.origin == takenOver { // the ticks of a refill never left the chunk
+		if tries, err = o.notUnopened(ctx, tx, p.chunk, tries); err != nil {
+			return nil, err
+		}
+	}
+	found, err := record.Sendables(ctx, tx, p.chunk.TenantID, tries)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(found, func(s *record.Sendable) bool { return s.ChunkID == nil || *s.ChunkID != p.chunk.ID }), nil
+}
+
+// notDelayed returns the tries whose ticks are not in delayed.
+func notDelayed(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tries []record.Try) ([]record.Try, error) {
+	if len(tries) == 0 {
+		return nil, nil
+	}
 	var keys record.Keys
-	for _, s := range found {
-		keys.Add(s.RowKey(), s.Attempt)
+	for _, t := range tries {
+		keys.Add(t.TickKey, t.Attempt)
 	}
 	// Each is looked for by its key (OFFSET 0): a join may read all delayed ticks of the tenant.
 	rows, _ := tx.Query(ctx, `
@@ -99,18 +120,44 @@ func (o *Opener) unsent(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries []
 			SELECT FROM delayed h
 			WHERE `+record.InKeys("h")+`
 			OFFSET 0)`,
-		c.TenantID, keys.IDs, keys.At, keys.Seqs) // CollectRows reports the error
+		tenant, keys.IDs, keys.At, keys.Seqs) // CollectRows reports the error
 	left, err := pgx.CollectRows(rows, pgx.RowTo[int32])
 	if err != nil {
 		return nil, fmt.Errorf("leave out delayed ticks: %w", err)
 	}
-	var pushed []*record.Sendable
-	for _, i := range left {
-		if s := found[i]; s.ChunkID != nil && *s.ChunkID == c.ID { // others wait for a worker, or have one
-			pushed = append(pushed, s)
-		}
+	others := make([]record.Try, len(left))
+	for i, at := range left {
+		others[i] = tries[at]
 	}
-	return pushed, nil
+	return others, nil
+}
+
+// notUnopened returns the tries whose ticks are not in other chunks of the tenant and the shard that wait to be opened.
+func (o *Opener) notUnopened(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries []record.Try) ([]record.Try, error) {
+	if len(tries) == 0 {
+		return nil, nil
+	}
+	floor, stuck := o.unopened.From(o.cluster.Horizon)
+	rows, err := tx.Query(ctx, `
+		SELECT items
+		FROM `+chunk.UnopenedOf("$1", "$2", "$3", "$4")+` k
+		WHERE kind = $5`, c.Shard, c.TenantID, floor, stuck, chunk.LaterTries)
+	if err != nil {
+		return nil, fmt.Errorf("look for unopened chunks: %w", err)
+	}
+	waiting := map[ident.TickKey]bool{}
+	var items []byte
+	_, err = pgx.ForEachRow(rows, []any{&items}, func() error {
+		others, err := chunk.UnpackTries(items)
+		for _, t := range others {
+			waiting[t.TickKey] = true
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for unopened chunks: %w", err)
+	}
+	return slices.DeleteFunc(tries, func(t record.Try) bool { return waiting[t.TickKey] }), nil
 }
 
 // OpenStale opens stale chunks: their job died with its process, or River retries it much later. A chunk is stale if it has waited too long

@@ -1,6 +1,8 @@
 package open_test
 
 import (
+	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -30,6 +32,42 @@ func TestTakingOverDoesNotReadWhatIsDone(t *testing.T) {
 	readsFew(h, dispatchtest.TakeOwnedBy, 78, []int64{77}, 50, []time.Time{{}})
 	if taken := h.Number(`SELECT count(*) FROM chunk WHERE owner = 78`); taken != 1 {
 		t.Errorf("%d chunks were taken over, want the one that is open", taken)
+	}
+}
+
+// A tick that was held, and is in a chunk that waits to be opened, is not sent by the take-over of the chunk that it was in before.
+func TestATakeOverLeavesATickToItsNextChunk(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	c := h.Catcher("overlap", 1, func(_ int, w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) })
+	h.Put("overlap", "k", dispatchtest.Rarely("allow_all"))
+	h.Trigger()
+	sweep := func() {
+		for _, shard := range h.DueShards(t) {
+			if _, err := h.Dispatch.SweepOnce(t.Context(), shard); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sweep()
+	// A process opens the chunk, holds the tick, as its endpoint has too much to do, and dies before it marks the chunk done.
+	h.Exec(`UPDATE tick SET chunk_id = (SELECT id FROM chunk)`)
+	h.Exec(`UPDATE chunk SET opened_at = now() - interval '1 minute', owner = 77`)
+	h.Exec(`INSERT INTO delayed (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
+		SELECT tenant_id, schedule_id, nominal_at, seq, attempt, shard, 'endpoint', now() FROM tick`)
+	sweep()
+	h.Dispatch.Pusher.Start()
+	t.Cleanup(func() { h.Dispatch.Pusher.Close(context.Background()) })
+	if err := h.Dispatch.TakeOwned(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Dispatch.Open(t.Context(), int64(h.Number(`SELECT max(id) FROM chunk`))); err != nil {
+		t.Fatal(err)
+	}
+	dispatchtest.Until(t, "the tick has ended", func() bool { return h.Number(`SELECT count(*) FROM tick WHERE ended_at IS NOT NULL`) == 1 })
+	dispatchtest.Until(t, "the chunks are done", func() bool { return h.Number(`SELECT count(*) FROM chunk WHERE done_at IS NULL`) == 0 })
+	if sent := c.Caught(); len(sent) != 1 {
+		t.Errorf("it was sent %d times", len(sent))
 	}
 }
 
