@@ -64,14 +64,11 @@ func single(ctx context.Context, o options, p *progress) (*report, error) {
 			return nil, fmt.Errorf("put %s: %w", stage.name, err)
 		}
 		p.say("%s: %.0f a second over HTTP", stage.name, over.perSecond())
-		base, err := atOnce(ctx, n, func(ctx context.Context, client, i int) error { return bare.put(ctx, client, i, stage.version) })
+		base, err := bare.putAll(ctx, n, stage.version)
 		if err != nil {
 			return nil, fmt.Errorf("the bare statement, %s: %w", stage.name, err)
 		}
 		p.say("%s: %.0f a second by the bare statement", stage.name, base.perSecond())
-		if err := bare.analyze(ctx); err != nil {
-			return nil, fmt.Errorf("the bare statement: %w", err)
-		}
 		r.figure(stage.name+"_per_second", over.perSecond())
 		r.figure(stage.name+"_p50_ms", milliseconds(percentile(over.took, 0.5)))
 		r.figure(stage.name+"_p99_ms", milliseconds(percentile(over.took, 0.99)))
@@ -176,10 +173,13 @@ func openBare(ctx context.Context, url string, lines []carillon.BulkLine) (_ *ba
 	return b, err
 }
 
-// analyze gives the planner statistics of the tables, as an operator's database has them.
-func (b *bare) analyze(ctx context.Context) error {
-	_, err := b.conns[0].Exec(ctx, `ANALYZE bare_schedule, bare_schedule_state, bare_member, bare_label, bare_revision`)
-	return err
+// putAll puts n schedules from all clients at once. Then it gives the planner statistics of the tables, as an operator's database has them.
+func (b *bare) putAll(ctx context.Context, n, version int) (s spent, err error) {
+	if s, err = atOnce(ctx, n, func(ctx context.Context, client, i int) error { return b.put(ctx, client, i, version) }); err != nil {
+		return s, err
+	}
+	_, err = b.conns[0].Exec(ctx, `ANALYZE bare_schedule, bare_schedule_state, bare_member, bare_label, bare_revision`)
+	return s, err
 }
 
 func (b *bare) put(ctx context.Context, client, i, version int) error {
