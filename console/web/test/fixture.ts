@@ -31,7 +31,10 @@ export async function seed(ready: Ready): Promise<void> {
       payload: { template: "digest", user: `user_${i + 100}` },
     });
   }
-  await api.put("/v1/subjects/user_123", { timezone: "America/New_York", quiet_hours: { from: "22:00", to: "07:00", then: "defer" } });
+  // Its quiet hours begin in six hours, so that its reminders fire whenever the tests run.
+  const now = Number(new Intl.DateTimeFormat("en-US", { timeZone: "America/New_York", hour: "2-digit", hourCycle: "h23" }).format(new Date()));
+  const clock = (hour: number) => `${String(hour % 24).padStart(2, "0")}:00`;
+  await api.put("/v1/subjects/user_123", { timezone: "America/New_York", quiet_hours: { from: clock(now + 6), to: clock(now + 12), then: "defer" } });
   await api.put("/v1/workflows/reminders/schedules/user_123%2Fwater", {
     subject: "user_123",
     spec: { timezone: "@subject", intervals: [{ every: "1m", mode: "fixed_rate", first: "now" }] },
