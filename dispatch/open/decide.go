@@ -134,7 +134,7 @@ func (o *Opener) decide(ctx context.Context, tx pgx.Tx, all []*plan, items []ite
 	// The planner cannot know how many schedules a range has, and would rather read all states with a hash or merge join.
 	b.Queue(`SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`)
 	b.Queue(decideTicks,
-		r.owners, r.lo, r.hi, r.before, at, ages, missed, flows, whys, quiet, w.push, w.overlap, w.maxLateness, w.onExpired, int16(0), o.told.onFired != nil,
+		r.owners, r.lo, r.hi, r.before, at, ages, missed, flows, whys, quiet, w.push, w.overlap, w.maxLateness, w.onExpired, int16(0), o.observers.onFired != nil,
 		int16(record.Paused), int16(record.Expired), int16(record.QuietHours), int16(record.Requested), int16(record.Overlap), int16(record.Superseded)).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, one.fields(), func() error {
 			it := &items[one.Ord-1]
@@ -197,7 +197,7 @@ func (o *Opener) settle(it *item, one *decided) {
 		t.ChunkID = &c.ID
 	}
 	p.ticks = append(p.ticks, t)
-	if o.told.onFired != nil {
+	if o.observers.onFired != nil {
 		p.fired = append(p.fired, Fired{c.TenantID, r.name, one.content.Key, it.At, t.FiredAt})
 	}
 	o.deliver(p, &t, r, one.content, one.stated)

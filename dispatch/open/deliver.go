@@ -54,11 +54,11 @@ func (o *Opener) send(p *plan) {
 	}
 	o.push.Add(p.chunk, p.send, p.later)
 	o.wakeWorkers(p)
-	o.told.metrics.count(p.ticks)
+	o.observers.metrics.count(p.ticks)
 	o.finish.Tail.Fired(p.chunk.TenantID, p.ticks)
 	o.tellTriggered(p)
-	if o.told.onFired != nil && len(p.fired) > 0 {
-		o.told.onFired(p.fired)
+	if o.observers.onFired != nil && len(p.fired) > 0 {
+		o.observers.onFired(p.fired)
 	}
 }
 

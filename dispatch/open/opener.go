@@ -39,13 +39,13 @@ type Opener struct {
 	push     *push.Pusher
 	log      loop.Log
 
-	runner *runner
-	taking taking
-	told   told
+	runner    *runner
+	taking    taking
+	observers observers
 }
 
-// told are those that are told of ticks.
-type told struct {
+// observers are told of ticks that were handed out.
+type observers struct {
 	onFired func([]Fired) // may be nil
 	metrics *Metrics
 }
@@ -54,7 +54,7 @@ type told struct {
 func New(c Config) *Opener {
 	o := &Opener{
 		pool: c.Pool, timings: c.Timings, cluster: c.Cluster, unopened: c.Unopened, finish: c.Finish, push: c.Push, log: c.Log,
-		told: told{c.OnFired, c.Metrics},
+		observers: observers{c.OnFired, c.Metrics},
 	}
 	o.runner = newRunner(o.openJob, c.Dispatches)
 	return o

@@ -46,11 +46,11 @@ func (b *OverflowBatches) Add(name EndpointName, c *chunk.Chunk, t record.Try, b
 
 // startRefill begins to read ticks of the overflow, once half of the queue is free. The caller holds the lock of the sender.
 func (s *sender) startRefill(q *queue) {
-	if s.life.closed || q.refilling || len(q.overflow) == 0 || !s.roomFor(q, 2) {
+	if s.lifecycle.closed || q.refilling || len(q.overflow) == 0 || !s.roomFor(q, 2) {
 		return
 	}
 	q.refilling = true
-	s.life.working.Go(func() {
+	s.lifecycle.working.Go(func() {
 		for again := true; again; {
 			b, ok := s.nextOverflow(q)
 			if !ok {
@@ -74,10 +74,10 @@ type refill struct {
 func (s *sender) read(b OverflowBatch) error {
 	ended := make(chan error, 1)
 	select {
-	case s.refills <- refill{s.life.context, b, ended}:
+	case s.refills <- refill{s.lifecycle.context, b, ended}:
 		return <-ended
-	case <-s.life.context.Done():
-		return s.life.context.Err()
+	case <-s.lifecycle.context.Done():
+		return s.lifecycle.context.Err()
 	}
 }
 
@@ -85,7 +85,7 @@ func (s *sender) read(b OverflowBatch) error {
 func (s *sender) nextOverflow(q *queue) (b OverflowBatch, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life.closed || len(q.overflow) == 0 || !s.roomFor(q, 1) {
+	if s.lifecycle.closed || len(q.overflow) == 0 || !s.roomFor(q, 1) {
 		q.refilling = false
 		if q.idle() && s.queues[q.name] == q {
 			delete(s.queues, q.name)
@@ -93,18 +93,18 @@ func (s *sender) nextOverflow(q *queue) (b OverflowBatch, ok bool) {
 		return b, false
 	}
 	b = q.overflow[0]
-	q.overflow, s.held.overflowing = q.overflow[1:], s.held.overflowing-len(b.Tries)
+	q.overflow, s.capacity.overflowing = q.overflow[1:], s.capacity.overflowing-len(b.Tries)
 	return b, true
 }
 
 // putBack returns a batch that could not be read to the overflow, and waits a while. again is false if the sender has ended.
 func (s *sender) putBack(q *queue, b OverflowBatch, err error) (again bool) {
-	if s.life.context.Err() == nil {
+	if s.lifecycle.context.Err() == nil {
 		s.d.log.Error("cannot read ticks to push", "chunk", b.Chunk.ID, "ticks", len(b.Tries), "error", err)
 	}
 	s.mu.Lock()
 	if o := s.chunks.unsent[b.Chunk.ID]; o != nil && o.epoch == b.Chunk.Epoch {
-		q.overflow, s.held.overflowing = append([]OverflowBatch{b}, q.overflow...), s.held.overflowing+len(b.Tries)
+		q.overflow, s.capacity.overflowing = append([]OverflowBatch{b}, q.overflow...), s.capacity.overflowing+len(b.Tries)
 	}
 	s.mu.Unlock()
 	timer := time.NewTimer(time.Second)
@@ -112,7 +112,7 @@ func (s *sender) putBack(q *queue, b OverflowBatch, err error) (again bool) {
 	select {
 	case <-timer.C:
 		return true
-	case <-s.life.context.Done():
+	case <-s.lifecycle.context.Done():
 		return false
 	}
 }
@@ -124,7 +124,7 @@ func (s *sender) refilled(c *chunk.Chunk, deliveries []*Delivery, of int) (done 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.chunks.unsent[c.ID]
-	if s.life.closed || o == nil || o.epoch != c.Epoch {
+	if s.lifecycle.closed || o == nil || o.epoch != c.Epoch {
 		return false
 	}
 	for _, one := range deliveries {

@@ -59,11 +59,11 @@ func (q *queue) spend(n int) {
 
 // startAsking begins to take tokens for the ticks of a queue. The caller holds the lock of the sender.
 func (s *sender) startAsking(q *queue) {
-	if s.life.closed || q.paced.asking {
+	if s.lifecycle.closed || q.paced.asking {
 		return
 	}
 	q.paced.asking = true
-	s.life.working.Go(func() {
+	s.lifecycle.working.Go(func() {
 		for wait := time.Until(q.paced.asked.Add(askEvery)); s.sleep(wait); {
 			var done bool
 			if wait, done = s.ask(q); done {
@@ -83,7 +83,7 @@ func (s *sender) sleep(wait time.Duration) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-s.life.context.Done():
+	case <-s.lifecycle.context.Done():
 		return false
 	}
 }
@@ -94,12 +94,12 @@ func (s *sender) ask(q *queue) (wait time.Duration, done bool) {
 	s.mu.Lock()
 	p := &q.paced
 	want, debt := len(q.waiting)-p.manual, p.owed
-	over := s.life.closed || want <= 0 && debt == 0
+	over := s.lifecycle.closed || want <= 0 && debt == 0
 	s.mu.Unlock()
 	r, g := rate.Rate{}, rate.Grant{}
 	var err error
 	if !over {
-		if r, g, err = s.d.takeTokens(s.life.context, q.name, max(0, want), debt); err != nil && s.life.context.Err() == nil {
+		if r, g, err = s.d.takeTokens(s.lifecycle.context, q.name, max(0, want), debt); err != nil && s.lifecycle.context.Err() == nil {
 			s.d.log.Error("cannot take tokens of an endpoint's rate", "tenant", q.name.Tenant, "endpoint", q.name.Name, "error", err)
 		}
 	}
@@ -115,7 +115,7 @@ func (s *sender) ask(q *queue) (wait time.Duration, done bool) {
 		return min(max(g.Wait, askEvery), longestAsk), false
 	}
 	p.asking = false
-	if len(q.waiting) > 0 && q.slots < most.endpoint && !s.life.closed {
+	if len(q.waiting) > 0 && q.slots < most.endpoint && !s.lifecycle.closed {
 		s.spawn(q)
 	} else if q.idle() && s.queues[q.name] == q {
 		delete(s.queues, q.name)

@@ -101,7 +101,7 @@ func (p *Pusher) Refilled(c *chunk.Chunk, deliveries []*Delivery, of int) (done 
 }
 
 // OverflowBatchSize returns the most ticks that a batch has.
-func (p *Pusher) OverflowBatchSize() int { return min(overflowBatchTicks, p.sender.held.mostTicks/2) }
+func (p *Pusher) OverflowBatchSize() int { return min(overflowBatchTicks, p.sender.capacity.mostTicks/2) }
 
 // Unknown returns those of the chunks for which this process has, in that epoch, nothing to send and no result to write.
 func (p *Pusher) Unknown(chunks []Sending) []int64 { return p.sender.unknown(chunks) }
@@ -123,7 +123,7 @@ type Limits struct {
 
 // SetLimits changes limits. It must be called before Start.
 func (p *Pusher) SetLimits(l Limits) {
-	p.sender.held.mostTicks = cmp.Or(l.QueuedTicks, p.sender.held.mostTicks)
+	p.sender.capacity.mostTicks = cmp.Or(l.QueuedTicks, p.sender.capacity.mostTicks)
 	p.sender.requests.limiter.requests = cmp.Or(l.Requests, p.sender.requests.limiter.requests)
 	p.results.aside.kept = cmp.Or(l.KeepResults, p.results.aside.kept)
 }
@@ -132,5 +132,5 @@ func (p *Pusher) SetLimits(l Limits) {
 func (p *Pusher) QueuedBytes() (held, room int) {
 	p.sender.mu.Lock()
 	defer p.sender.mu.Unlock()
-	return p.sender.held.bytes, p.sender.held.mostBytes
+	return p.sender.capacity.bytes, p.sender.capacity.mostBytes
 }

@@ -39,12 +39,12 @@ func (s *sender) mustWait(e *Target, adding, bytes int, filling bool, since time
 		return "endpoint", wait, false
 	}
 	waiting, held := 0, 0
-	full = s.held.bytes+bytes >= s.requests.limiter.bytes
+	full = s.capacity.bytes+bytes >= s.requests.limiter.bytes
 	if q := s.queues[name]; q != nil {
 		waiting, held, full = len(q.waiting), q.bytes, full || len(q.overflow) > 0 || q.refilling
 	}
-	full = (full || waiting+adding >= s.held.mostTicks || held+bytes >= s.held.mostBytes) && !filling
-	if full && s.held.overflowing+adding >= mostOverflowing {
+	full = (full || waiting+adding >= s.capacity.mostTicks || held+bytes >= s.capacity.mostBytes) && !filling
+	if full && s.capacity.overflowing+adding >= mostOverflowing {
 		wait := min(max(fullWait, since), longestWait)
 		return "slot", wait + rand.N(wait), false
 	}
@@ -54,7 +54,7 @@ func (s *sender) mustWait(e *Target, adding, bytes int, filling bool, since time
 // roomFor reports whether more of the overflow may be read, if the queue is to fill only a part of its room. An empty queue may always
 // read a batch, however much others hold.
 func (s *sender) roomFor(q *queue, part int) bool {
-	return len(q.waiting) == 0 || len(q.waiting) < s.held.mostTicks/part && q.bytes < s.held.mostBytes/part && s.held.bytes < s.requests.limiter.bytes
+	return len(q.waiting) == 0 || len(q.waiting) < s.capacity.mostTicks/part && q.bytes < s.capacity.mostBytes/part && s.capacity.bytes < s.requests.limiter.bytes
 }
 
 func (s *sender) queue(name EndpointName) *queue {
@@ -70,7 +70,7 @@ func (s *sender) enqueue(deliveries []*Delivery, most part) {
 	for _, one := range deliveries {
 		q := s.queue(EndpointName{one.Tenant, one.Endpoint.Name})
 		q.add(one)
-		q.bytes, s.held.bytes = q.bytes+one.bytes(), s.held.bytes+one.bytes()
+		q.bytes, s.capacity.bytes = q.bytes+one.bytes(), s.capacity.bytes+one.bytes()
 		if q.slots < most.endpoint {
 			s.spawn(q)
 		}
@@ -80,7 +80,7 @@ func (s *sender) enqueue(deliveries []*Delivery, most part) {
 // left subtracts deliveries that left a queue from the bytes.
 func (s *sender) left(q *queue, deliveries []*Delivery) {
 	for _, one := range deliveries {
-		q.bytes, s.held.bytes = q.bytes-one.bytes(), s.held.bytes-one.bytes()
+		q.bytes, s.capacity.bytes = q.bytes-one.bytes(), s.capacity.bytes-one.bytes()
 	}
 }
 

@@ -32,21 +32,21 @@ type Delivery struct {
 
 // sender pushes ticks. Each endpoint has its own queue and slots, so that a slow one delays no other.
 type sender struct {
-	d        *Pusher
-	requests *requester
-	refills  chan refill
-	life     life
+	d         *Pusher
+	requests  *requester
+	refills   chan refill
+	lifecycle lifecycle
 
 	mu       sync.Mutex // of what follows, and of the queues
 	queues   map[EndpointName]*queue
 	breakers map[EndpointName]*breaker // of endpoints whose last request failed
 	turns    turns
 	chunks   openChunks
-	held     held
+	capacity capacity
 }
 
-// life is what ends the work of a sender.
-type life struct {
+// lifecycle is what ends the work of a sender.
+type lifecycle struct {
 	context context.Context // of requests and of reading; it ends when time has run out for them
 	cancel  context.CancelFunc
 	working sync.WaitGroup
@@ -65,8 +65,8 @@ type openChunks struct {
 	doubts cluster.Doubts // chunks that it gave up or could not mark done
 }
 
-// held is what waits in memory, and how much may.
-type held struct {
+// capacity is what waits in memory, and how much may.
+type capacity struct {
 	overflowing int // ticks in all overflows
 	bytes       int // of the payloads in all queues
 	mostTicks   int // in one queue
@@ -89,9 +89,9 @@ func newSender(d *Pusher, r *requester) *sender {
 	s := &sender{
 		d: d, requests: r, refills: make(chan refill), queues: map[EndpointName]*queue{}, breakers: map[EndpointName]*breaker{},
 		turns:  turns{running: map[tenants.ID]int{}, parked: map[tenants.ID][]*queue{}},
-		chunks: openChunks{unsent: map[int64]*owned{}}, held: held{mostTicks: mostQueued, mostBytes: mostQueuedBytes},
+		chunks: openChunks{unsent: map[int64]*owned{}}, capacity: capacity{mostTicks: mostQueued, mostBytes: mostQueuedBytes},
 	}
-	s.life.context, s.life.cancel = context.WithCancel(context.Background())
+	s.lifecycle.context, s.lifecycle.cancel = context.WithCancel(context.Background())
 	return s
 }
 
@@ -107,14 +107,14 @@ func (s *sender) add(c *chunk.Chunk, deliveries []*Delivery, later []OverflowBat
 	most := s.share(c.TenantID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life.closed {
+	if s.lifecycle.closed {
 		return // the chunk stays open: when this process has left, another one takes it
 	}
 	s.chunks.unsent[c.ID] = &owned{epoch: c.Epoch, left: n}
 	s.enqueue(deliveries, most)
 	for _, l := range later {
 		q := s.queue(l.endpoint)
-		q.overflow, s.held.overflowing = append(q.overflow, l), s.held.overflowing+len(l.Tries)
+		q.overflow, s.capacity.overflowing = append(q.overflow, l), s.capacity.overflowing+len(l.Tries)
 		s.startRefill(q)
 	}
 }
@@ -122,7 +122,7 @@ func (s *sender) add(c *chunk.Chunk, deliveries []*Delivery, later []OverflowBat
 // spawn starts another slot of a queue, which sends requests one after the other.
 func (s *sender) spawn(q *queue) {
 	q.slots++
-	s.life.working.Go(func() { s.work(q) })
+	s.lifecycle.working.Go(func() { s.work(q) })
 }
 
 // part is how many requests this process may have in flight: of a tenant, and to one of its endpoints.
@@ -131,7 +131,7 @@ type part struct{ tenant, endpoint int }
 // share divides the tenant's quotas among the processes that dispatch, and returns at least one. If the quotas cannot be read in time,
 // it returns one, so that a slot never hangs.
 func (s *sender) share(tenant tenants.ID) part {
-	quotas, err := s.d.quotas(s.life.context, tenant)
+	quotas, err := s.d.quotas(s.lifecycle.context, tenant)
 	if err != nil {
 		return part{1, 1}
 	}
@@ -167,7 +167,7 @@ func (s *sender) send(tenant tenants.ID, batch []*Delivery) {
 		return // the others count this process as dead: abandon drops the rest
 	}
 	if batch = s.ours(batch); len(batch) > 0 {
-		s.requests.push(s.life.context, batch)
+		s.requests.push(s.lifecycle.context, batch)
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*Delivery, aside 
 		s.empty(q)
 	}
 	switch {
-	case s.life.closed || len(q.waiting) == 0 || q.slots > most.endpoint:
+	case s.lifecycle.closed || len(q.waiting) == 0 || q.slots > most.endpoint:
 	case s.turns.running[tenant] >= most.tenant, sent && len(s.turns.parked[tenant]) > 0 && s.turns.running[tenant]+1 >= most.tenant:
 		s.park(q)
 	default:
@@ -208,7 +208,7 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*Delivery, aside 
 		}
 	}
 	s.startRefill(q)
-	if !s.life.closed && s.turns.running[tenant] < most.tenant {
+	if !s.lifecycle.closed && s.turns.running[tenant] < most.tenant {
 		if next := s.unpark(tenant); next != nil {
 			s.spawn(next)
 		}
@@ -345,25 +345,25 @@ func (s *sender) abandon() {
 		s.empty(q)
 		q.overflow = nil
 	}
-	s.held.overflowing = 0
+	s.capacity.overflowing = 0
 	clear(s.chunks.unsent)
 }
 
 // drain sends nothing new, and waits for requests in flight until ctx ends. It then cancels those that are left.
 func (s *sender) drain(ctx context.Context) {
 	s.mu.Lock()
-	s.life.closed = true
+	s.lifecycle.closed = true
 	s.mu.Unlock()
 	s.requests.limiter.close()
 	done := make(chan struct{})
 	go func() {
-		s.life.working.Wait()
+		s.lifecycle.working.Wait()
 		close(done)
 	}()
 	select {
 	case <-done:
 	case <-ctx.Done():
 	}
-	s.life.cancel()
+	s.lifecycle.cancel()
 	<-done
 }
