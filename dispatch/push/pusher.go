@@ -101,7 +101,9 @@ func (p *Pusher) Refilled(c *chunk.Chunk, deliveries []*Delivery, of int) (done 
 }
 
 // OverflowBatchSize returns the most ticks that a batch has.
-func (p *Pusher) OverflowBatchSize() int { return min(overflowBatchTicks, p.sender.capacity.mostTicks/2) }
+func (p *Pusher) OverflowBatchSize() int {
+	return min(overflowBatchTicks, p.sender.capacity.mostTicks/2)
+}
 
 // Unknown returns those of the chunks for which this process has, in that epoch, nothing to send and no result to write.
 func (p *Pusher) Unknown(chunks []Sending) []int64 { return p.sender.unknown(chunks) }
