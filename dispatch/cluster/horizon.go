@@ -59,14 +59,16 @@ func (h *Horizon) Measure(ctx context.Context, db postgres.DB, log *slog.Logger,
 	})
 }
 
-// Read reads the clock and the open transactions, and advances the horizon. StatementNow is no later than the statement's snapshot.
+// Read reads the clock and the open transactions, and advances the horizon. StatementNow is no later than the statement's snapshot. The
+// statement takes a transaction number of its own: the highest number that a snapshot tells of is that of the newest transaction that has
+// ended, and open ones may have higher numbers.
 func (h *Horizon) Read(ctx context.Context, db postgres.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var m Mark
 	var oldest int64
 	if err := db.QueryRow(ctx, `
-		SELECT `+postgres.StatementNow+`, pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint,
+		SELECT `+postgres.StatementNow+`, pg_snapshot_xmin(s)::text::bigint, pg_current_xact_id()::text::bigint,
 			pg_postmaster_start_time(), (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM chunk_id_seq),
 			(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM ready_id_seq)
 		FROM pg_current_snapshot() s`).Scan(&m.Clock, &oldest, &m.Next, &m.Server, &m.Chunk, &m.ready); err != nil {
