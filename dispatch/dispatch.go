@@ -214,11 +214,11 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	if d.config.Dispatches {
 		d.Pusher.Start()
 		d.Opener.Start(run)
-		if err := d.river.Start(run); err != nil {
+		if err := d.startJobs(ctx, run); err != nil {
 			stop()
 			d.Opener.Close(ctx)
 			d.work.Wait()
-			return fmt.Errorf("start jobs: %w", err)
+			return err
 		}
 		d.startAll(run, d.Opener.Run, d.lookForOperations, d.Expiry.Run, d.Waker.Run, d.Pusher.Run, d.Events.Run, d.Finisher.Run)
 	}

@@ -46,6 +46,30 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 	})
 }
 
+const (
+	startLimit = 15 * time.Second // how long River may take to reach the database when a process starts
+	startAgain = 200 * time.Millisecond
+)
+
+// startJobs starts River, which works until run ends. River makes its first connection while the loops make theirs, and on a busy machine
+// that one may exceed the limit of a connection. So startJobs tries again for some seconds, unless ctx ends.
+func (d *Dispatch) startJobs(ctx, run context.Context) error {
+	for began := time.Now(); ; {
+		err := d.river.Start(run)
+		if err == nil {
+			return nil
+		}
+		if time.Since(began) > startLimit || ctx.Err() != nil {
+			return fmt.Errorf("start jobs: %w", err)
+		}
+		d.config.Log.Warn("cannot start jobs yet", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(startAgain):
+		}
+	}
+}
+
 // silentDriver keeps River from sending a notification in the transaction that inserts jobs, because PostgreSQL commits transactions
 // with notifications one after another, each until it is flushed. Package cluster notifies River's clients of jobs to look for.
 type silentDriver struct{ riverdriver.Driver[pgx.Tx] }
