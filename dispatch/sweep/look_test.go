@@ -62,7 +62,7 @@ func TestLooksForDueCohortsDoNotReadEarlierFiringsUnderAnOldSnapshot(t *testing.
 			}
 		}
 	}
-	words := []string{"h.due_at, t.due_at", "m.from_at, m.until_at", "FROM fair_turn", "DELETE FROM delayed", "c.due_at >= s.at"}
+	words := []string{"h.due_at, t.due_at, clock", "m.from_at, m.until_at", "FROM fair_turn", "DELETE FROM delayed", "c.due_at >= s.at"}
 	fire(3)
 	before := h.Entries(r, words...)
 	fire(20)
