@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // An export limits its memory: it reads at most so many schedules at once, and stops a read that exceeds so many bytes.
@@ -52,8 +53,10 @@ func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, a
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	sql, args := f.query(tenant, after, nil, n)
-	rows, _ := s.Pool.Query(ctx, sql, args...) // Collect reports the error
-	found, full, err = web.Collect(ctx, rows, exportBytes, scanRow, (*row).held)
+	query := func() (pgx.Rows, error) {
+		return s.Pool.Query(ctx, sql, args...)
+	}
+	found, full, err = web.Collect(ctx, n, exportBytes, query, scanRow, (*row).held)
 	if err != nil {
 		return nil, false, fmt.Errorf("export schedules: %w", err)
 	}

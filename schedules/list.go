@@ -209,7 +209,7 @@ func (s *Schedules) look(ctx context.Context, tenant tenants.ID, f Filter, after
 	read := func(through *Position) error {
 		sql, args := f.query(tenant, after, through, n)
 		var full bool
-		l.rows, full, l.at, err = readRows(ctx, s.Pool, most, sql, args...)
+		l.rows, full, l.at, err = readRows(ctx, s.Pool, n, most, sql, args...)
 		if err == nil && full {
 			l.end = new(f.position(l.rows[len(l.rows)-1]))
 		}

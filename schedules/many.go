@@ -54,7 +54,7 @@ func (s *Schedules) Many(ctx context.Context, tenant tenants.ID, p ManyParams, w
 func (s *Schedules) some(ctx context.Context, tenant tenants.ID, workflow string, keys []string) (items []Schedule, fit int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	found, full, now, err := readRows(ctx, s.Pool, web.MostPage, manyRows, tenant, workflow, keys)
+	found, full, now, err := readRows(ctx, s.Pool, len(keys), web.MostPage, manyRows, tenant, workflow, keys)
 	defer web.Done(ctx, found, (*row).held)
 	if err != nil {
 		return nil, 0, err

@@ -41,7 +41,7 @@ func (s *Schedules) GetByID(ctx context.Context, tenant tenants.ID, id string) (
 	if !ok {
 		return Schedule{}, none
 	}
-	rows, _, now, err := readRows(ctx, s.Pool, web.MostPage, byID, tenant, []int64{n})
+	rows, _, now, err := readRows(ctx, s.Pool, 1, web.MostPage, byID, tenant, []int64{n})
 	defer web.Done(ctx, rows, (*row).held)
 	if err != nil {
 		return Schedule{}, err

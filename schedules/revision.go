@@ -93,19 +93,21 @@ func (s *Schedules) Revisions(ctx context.Context, tenant tenants.ID, workflow, 
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, _ := s.Pool.Query(ctx, `
-		SELECT `+shownVersion+`, updated_at AS changed_at, updated_by AS changed_by, next_before, next_after,
-			NULL::timestamptz AS deleted_at, NULL::text AS deleted_by, true AS payload_kept
-		FROM schedule
-		WHERE tenant_id = $1 AND id = $2 AND version < $3
-		UNION ALL
-		SELECT `+shownVersion+`, changed_at, changed_by, next_before, next_after,
-			CASE WHEN deleted THEN ended_at END, CASE WHEN deleted THEN ended_by END, payload_kept
-		FROM revision
-		WHERE tenant_id = $1 AND schedule_id = $2 AND version < $3
-		ORDER BY version DESC
-		LIMIT $4`, tenant, *schedule, before, paging.Rows()) // Collect reports the error
-	found, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[revised], (*revised).held)
+	query := func() (pgx.Rows, error) {
+		return s.Pool.Query(ctx, `
+			SELECT `+shownVersion+`, updated_at AS changed_at, updated_by AS changed_by, next_before, next_after,
+				NULL::timestamptz AS deleted_at, NULL::text AS deleted_by, true AS payload_kept
+			FROM schedule
+			WHERE tenant_id = $1 AND id = $2 AND version < $3
+			UNION ALL
+			SELECT `+shownVersion+`, changed_at, changed_by, next_before, next_after,
+				CASE WHEN deleted THEN ended_at END, CASE WHEN deleted THEN ended_by END, payload_kept
+			FROM revision
+			WHERE tenant_id = $1 AND schedule_id = $2 AND version < $3
+			ORDER BY version DESC
+			LIMIT $4`, tenant, *schedule, before, paging.Rows())
+	}
+	found, full, err := web.Collect(ctx, paging.Rows(), web.MostPage, query, pgx.RowToAddrOfStructByName[revised], (*revised).held)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list revisions: %w", err)
 	}

@@ -51,18 +51,22 @@ func (r *row) held() int {
 	return n
 }
 
-// readRows reads the rows of a query for rowColumns, and then the clock. Full says that it stopped before the last row,
+// readRows reads up to n rows of a query for rowColumns, and then the clock. Full says that it stopped before the last row,
 // because more than most bytes may not be held.
-func readRows(ctx context.Context, db postgres.DB, most int, sql string, args ...any) (found []*row, full bool, now time.Time, err error) {
+func readRows(ctx context.Context, db postgres.DB, n, most int, sql string, args ...any) (found []*row, full bool, now time.Time, err error) {
 	var b pgx.Batch
 	b.Queue(sql, args...)
 	b.Queue(`SELECT ` + postgres.Now)
-	results := db.SendBatch(ctx, &b)
-	defer results.Close()
-	rows, err := results.Query()
-	if err == nil {
-		found, full, err = web.Collect(ctx, rows, most, scanRow, (*row).held)
-	}
+	var results pgx.BatchResults
+	defer func() {
+		if results != nil {
+			_ = results.Close() // after an error, which is returned
+		}
+	}()
+	found, full, err = web.Collect(ctx, n, most, func() (pgx.Rows, error) {
+		results = db.SendBatch(ctx, &b)
+		return results.Query()
+	}, scanRow, (*row).held)
 	if err != nil {
 		return nil, false, now, fmt.Errorf("read schedules: %w", err)
 	}

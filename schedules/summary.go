@@ -25,7 +25,7 @@ var byID = `SELECT ` + rowColumns + ` FROM (SELECT * FROM schedule WHERE tenant_
 func (s *Schedules) Summaries(ctx context.Context, tenant tenants.ID, ids []int64) (list []Summary, now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	rows, _, now, err := readRows(ctx, s.Pool, web.MostPage, byID, tenant, ids)
+	rows, _, now, err := readRows(ctx, s.Pool, len(ids), web.MostPage, byID, tenant, ids)
 	defer web.Done(ctx, rows, (*row).held)
 	if err != nil {
 		return nil, now, err

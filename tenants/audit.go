@@ -191,20 +191,22 @@ func (a Audited) page(ctx context.Context, log auditLog, f AuditFilter, limit in
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, _ := log.db.Query(ctx, `
-		WITH scanned AS (
-			SELECT id, at, actor, remote, through, action, target, request, before, after
-			FROM `+log.table+`
-			WHERE `+log.whose+` AND (at, id) < ($2, $3) AND at >= $4
+	query := func() (pgx.Rows, error) {
+		return log.db.Query(ctx, `
+			WITH scanned AS (
+				SELECT id, at, actor, remote, through, action, target, request, before, after
+				FROM `+log.table+`
+				WHERE `+log.whose+` AND (at, id) < ($2, $3) AND at >= $4
+				ORDER BY at DESC, id DESC
+				LIMIT $5
+			)
+			SELECT id, at, actor, host(remote) AS remote, through, action, target, request, before, after
+			FROM scanned
+			WHERE ($6 = '' OR actor = $6) AND ($7 = '' OR action = $7) AND ($8 = '' OR target = $8)
 			ORDER BY at DESC, id DESC
-			LIMIT $5
-		)
-		SELECT id, at, actor, host(remote) AS remote, through, action, target, request, before, after
-		FROM scanned
-		WHERE ($6 = '' OR actor = $6) AND ($7 = '' OR action = $7) AND ($8 = '' OR target = $8)
-		ORDER BY at DESC, id DESC
-		LIMIT $9`, log.tenant, at.At, at.ID, f.From, auditScanned, f.Actor, f.Action, f.Target, paging.Rows()) // Collect reports the error
-	page, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToStructByName[AuditEntry], AuditEntry.held)
+			LIMIT $9`, log.tenant, at.At, at.ID, f.From, auditScanned, f.Actor, f.Action, f.Target, paging.Rows())
+	}
+	page, full, err := web.Collect(ctx, paging.Rows(), web.MostPage, query, pgx.RowToStructByName[AuditEntry], AuditEntry.held)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the audit: %w", err)
 	}

@@ -152,13 +152,15 @@ func (r *Reader) DeadBefore(ctx context.Context, db postgres.DB, tenant tenants.
 	}
 	args := []any{tenant, from.At, from.Schedule, from.Seq, f.since(), limit + 1, retention}
 	source, args := f.source(args, `(nominal_at, schedule_id, seq) < ($2, $3, $4) AND nominal_at >= $5 AND failed_at > `+postgres.Now+` - $7::interval`, "$6")
-	rows, err := db.Query(ctx, `SELECT `+record.DeadColumns+` FROM (`+source+`) dead_letter ORDER BY nominal_at DESC, schedule_id DESC, seq DESC`, args...)
+	query := func() (pgx.Rows, error) {
+		return db.Query(ctx, `SELECT `+record.DeadColumns+` FROM (`+source+`) dead_letter ORDER BY nominal_at DESC, schedule_id DESC, seq DESC`, args...)
+	}
+	found, full, err := web.Collect(ctx, limit+1, web.MostPage, query, scanDead, (*deadLetter).held)
 	if err != nil {
 		return nil, false, fmt.Errorf("read dead letters: %w", err)
 	}
-	found, full, err := web.Collect(ctx, rows, web.MostPage, scanDead, (*deadLetter).held)
 	found, more = web.Trim(found, limit, full)
-	return found, more, err
+	return found, more, nil
 }
 
 // source returns a query of the dead letters of tenant $1 that the filter picks and that fulfil a condition: the latest by nominal time, up to

@@ -76,16 +76,18 @@ func (r *Reader) History(ctx context.Context, of policy.Name, s Span, limit int,
 		return nil, nil, err
 	}
 	good, bad := kept.Since(named[schedule])
-	rows, _ := r.api.Query(ctx, `
-		SELECT `+record.Columns+`
-		FROM tick t
-		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND (t.nominal_at, t.seq) < ($3, $4)
-			AND t.nominal_at >= $5 AND ($6 < 0 OR t.state = $6)
-			AND NOT (t.state = $8 AND t.ended_at < $9 OR t.state = $10 AND t.ended_at < $11)
-		ORDER BY t.nominal_at DESC, t.seq DESC
-		LIMIT $7`, of.Tenant, schedule, from.At, from.Seq, oldest, state, paging.Rows(),
-		int16(record.Succeeded), good, int16(record.Failed), bad) // Collect reports the error
-	found, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
+	query := func() (pgx.Rows, error) {
+		return r.api.Query(ctx, `
+			SELECT `+record.Columns+`
+			FROM tick t
+			WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND (t.nominal_at, t.seq) < ($3, $4)
+				AND t.nominal_at >= $5 AND ($6 < 0 OR t.state = $6)
+				AND NOT (t.state = $8 AND t.ended_at < $9 OR t.state = $10 AND t.ended_at < $11)
+			ORDER BY t.nominal_at DESC, t.seq DESC
+			LIMIT $7`, of.Tenant, schedule, from.At, from.Seq, oldest, state, paging.Rows(),
+			int16(record.Succeeded), good, int16(record.Failed), bad)
+	}
+	found, full, err := web.Collect(ctx, paging.Rows(), web.MostPage, query, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read ticks: %w", err)
 	}

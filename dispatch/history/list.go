@@ -141,12 +141,14 @@ func (r *Reader) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.Ti
 	for _, k := range keys {
 		a.Add(k, 0)
 	}
-	rows, _ := r.api.Query(ctx, `
-		SELECT `+record.Columns+`
-		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) WITH ORDINALITY AS i (id, at, seq, attempt, ord)
-		JOIN `+record.TheTick+` ON true
-		ORDER BY i.ord`, tenant, a.IDs, a.At, a.Seqs, a.Tries, a.From, a.Through) // Collect reports the error
-	found, full, err = web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
+	query := func() (pgx.Rows, error) {
+		return r.api.Query(ctx, `
+			SELECT `+record.Columns+`
+			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) WITH ORDINALITY AS i (id, at, seq, attempt, ord)
+			JOIN `+record.TheTick+` ON true
+			ORDER BY i.ord`, tenant, a.IDs, a.At, a.Seqs, a.Tries, a.From, a.Through)
+	}
+	found, full, err = web.Collect(ctx, len(keys), web.MostPage, query, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
 	if err != nil {
 		return nil, false, fmt.Errorf("read ticks: %w", err)
 	}
@@ -175,20 +177,22 @@ func (l *tickList) ofSchedules(ctx context.Context, ids []int64, from DeadAt) (n
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, _ := l.d.api.Query(ctx, `
-		SELECT `+record.Columns+`
-		FROM unnest($2::bigint[]) AS i (id)
-		CROSS JOIN LATERAL (
-			SELECT *
-			FROM tick
-			WHERE tenant_id = $1 AND schedule_id = i.id AND nominal_at >= $6 AND nominal_at <= $3
-				AND (nominal_at < $3 OR i.id < $4 OR i.id = $4 AND seq < $5) AND ($7 < 0 OR state = $7) AND ($9 < 0 OR cause = $9)
-			ORDER BY nominal_at DESC, seq DESC
-			LIMIT $8
-		) t
-		ORDER BY t.nominal_at DESC, t.schedule_id DESC, t.seq DESC
-		LIMIT $8`, l.tenant, ids, from.At, from.Schedule, from.Seq, l.want.oldest, l.want.state, l.limit+1, l.want.cause) // Collect reports the error
-	ticks, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
+	query := func() (pgx.Rows, error) {
+		return l.d.api.Query(ctx, `
+			SELECT `+record.Columns+`
+			FROM unnest($2::bigint[]) AS i (id)
+			CROSS JOIN LATERAL (
+				SELECT *
+				FROM tick
+				WHERE tenant_id = $1 AND schedule_id = i.id AND nominal_at >= $6 AND nominal_at <= $3
+					AND (nominal_at < $3 OR i.id < $4 OR i.id = $4 AND seq < $5) AND ($7 < 0 OR state = $7) AND ($9 < 0 OR cause = $9)
+				ORDER BY nominal_at DESC, seq DESC
+				LIMIT $8
+			) t
+			ORDER BY t.nominal_at DESC, t.schedule_id DESC, t.seq DESC
+			LIMIT $8`, l.tenant, ids, from.At, from.Schedule, from.Seq, l.want.oldest, l.want.state, l.limit+1, l.want.cause)
+	}
+	ticks, full, err := web.Collect(ctx, l.limit+1, web.MostPage, query, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
 	if err != nil {
 		return nil, fmt.Errorf("read ticks of schedules: %w", err)
 	}

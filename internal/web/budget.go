@@ -3,12 +3,10 @@ package web
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
@@ -20,6 +18,7 @@ type Budget struct {
 	whole int64 // of the process
 	share int64 // of one tenant
 	turns *turns
+	pages *pages
 
 	mu       sync.Mutex
 	held     int64
@@ -36,7 +35,7 @@ const (
 // NewBudget returns a budget of whole bytes, at least SmallestShare. A tenant may hold a quarter of it.
 func NewBudget(whole int64) *Budget {
 	whole = max(whole, SmallestShare)
-	return &Budget{whole: whole, share: max(whole/tenantPart, SmallestShare), turns: newTurns(), byTenant: map[int32]int64{}}
+	return &Budget{whole: whole, share: max(whole/tenantPart, SmallestShare), turns: newTurns(), pages: newPages(), byTenant: map[int32]int64{}}
 }
 
 // Limit returns middleware that charges each request's bytes to its tenant. A request whose bytes do not fit gets 429 if its tenant
@@ -196,30 +195,6 @@ func Room(ctx context.Context, bytes int64) error {
 func (h *Hold) Drop() {
 	h.account.reuse(int64(h.held))
 	h.held = 0
-}
-
-// Collect reads rows until they hold most bytes, or until the tenant reaches its share. full reports that it stopped before the last
-// row. It returns an error if the first row does not fit. size returns the bytes of a row's long texts.
-func Collect[T any](ctx context.Context, rows pgx.Rows, most int, scan pgx.RowToFunc[T], size func(T) int) (found []T, full bool, err error) {
-	defer rows.Close()
-	hold := NewHold(ctx, most)
-	for rows.Next() {
-		one, err := scan(rows)
-		if err != nil {
-			return nil, false, err
-		}
-		if err := hold.Take(size(one)); err != nil {
-			if len(found) == 0 {
-				return nil, false, err
-			}
-			return found, true, nil
-		}
-		found = append(found, one)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, false, fmt.Errorf("read rows: %w", err)
-	}
-	return found, false, nil
 }
 
 // Done gives the bytes of rows from Collect back to the request's account, and returns their number.

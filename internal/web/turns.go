@@ -40,17 +40,16 @@ const (
 	longestRest = 100 * time.Millisecond
 )
 
+// mostTurns is how many turns there are at the same time.
+func mostTurns() int { return max(1, runtime.GOMAXPROCS(0)/2) }
+
 func newTurns() *turns {
-	processors := runtime.GOMAXPROCS(0)
-	n := max(1, processors/2)
-	return &turns{free: n, rests: processors-n < 2}
+	n := mostTurns()
+	return &turns{free: n, rests: runtime.GOMAXPROCS(0)-n < 2}
 }
 
 // saw records that a tenant makes a request.
 func (t *turns) saw(tenant int32, now time.Time) {
-	if !t.rests {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.seen[0].tenant != tenant {
@@ -61,19 +60,21 @@ func (t *turns) saw(tenant int32, now time.Time) {
 
 // rest returns the rest after a turn of a tenant that has taken so long.
 func (t *turns) rest(tenant int32, took time.Duration, now time.Time) time.Duration {
-	if !t.rests {
+	if !t.rests || !t.others(tenant, now) {
 		return 0
 	}
+	return min(took, longestRest)
+}
+
+// others reports whether another tenant has made a request within othersSeen.
+func (t *turns) others(tenant int32, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	other := t.seen[0]
 	if other.tenant == tenant {
 		other = t.seen[1]
 	}
-	if now.Sub(other.at) > othersSeen {
-		return 0
-	}
-	return min(took, longestRest)
+	return now.Sub(other.at) <= othersSeen
 }
 
 // begin waits for a turn. end gives the turn to the next request.
