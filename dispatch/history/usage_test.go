@@ -109,8 +109,8 @@ func TestUseIsWhatBecameOfTicksWhateverEndsThem(t *testing.T) {
 	for range 3 {
 		trigger("newest")
 	}
-	wantUse(h, "one that waited was superseded")
-	if got := recorded(h); got.Succeeded == 0 || got.Failed == 0 || got.Cancelled < 3 || got.Skipped < 3 {
+	wantUse(h, "earlier ones were superseded or told to stop")
+	if got := recorded(h); got.Succeeded == 0 || got.Failed == 0 || got.Cancelled < 3 || got.Skipped < 2 {
 		t.Errorf("the test shows too little: %+v", got)
 	}
 
