@@ -27,7 +27,7 @@ type tenantPages struct {
 }
 
 const (
-	manyRows    = 16 // from this number of rows on a page is large
+	manyRows    = 16              // from this number of rows on a page is large
 	longestPage = 5 * time.Second // less than a query's limit
 )
 
