@@ -331,8 +331,9 @@ func TestASlowReaderOfATail(t *testing.T) {
 	})
 	address, admin := listener.Addr().String(), s.mint(t, "acme", tenants.TenantAdmin)
 	var lines strings.Builder
-	for n := range 150 { // as many lines a second
-		fmt.Fprintf(&lines, `{"workflow": "herd", "key": "k%d", "spec": {"intervals": [{"every": "1s"}]}}`+"\n", n)
+	long := strings.Repeat("x", 200) // so that the buffers of a connection hold the lines of two seconds at most
+	for n := range 150 {             // as many lines a second
+		fmt.Fprintf(&lines, `{"workflow": "herd", "key": "k%d%s", "spec": {"intervals": [{"every": "1s"}]}}`+"\n", n, long)
 	}
 	slow, never := openSlowTail(t, address, admin), openSlowTail(t, address, admin)
 	quick := openTail(t, "http://"+address, admin, "", "")
@@ -341,7 +342,7 @@ func TestASlowReaderOfATail(t *testing.T) {
 	}
 	quick.until(t, "ticks are shown", func() bool { return len(quick.lines) > 0 })
 	begin := quick.counted()
-	quick.until(t, "five more seconds are counted", func() bool { return quick.seconds >= begin+5 })
+	quick.until(t, "five more seconds are counted", func() bool { return quick.seconds >= begin+5 && len(quick.lines) >= 250 })
 	s.expect(t, client, admin, "POST", "/v1/workflows/herd/hold", "", 200, "")
 
 	late := &tail{over: make(chan struct{})}
