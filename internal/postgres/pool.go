@@ -45,7 +45,7 @@ const (
 // readOnlyTransaction is the SQLSTATE of a write to a read-only server, such as one that has become a standby.
 const readOnlyTransaction = "25006"
 
-// Open returns a pool after one successful ping. Its sessions use UTC, and have time limits on statements, on locks and on idle
+// Open returns a pool after one successful ping. It waits some seconds for a server that does not answer. Its sessions use UTC, and have time limits on statements, on locks and on idle
 // transactions. A parameter in the URL overrides these defaults. The error is one sentence and never contains the password.
 func Open(ctx context.Context, rawURL string, o Options) (*pgxpool.Pool, error) {
 	if o.Cluster == nil {
@@ -60,11 +60,25 @@ func Open(ctx context.Context, rawURL string, o Options) (*pgxpool.Pool, error) 
 		return nil, fmt.Errorf("open a pool of connections: %w", err)
 	}
 	o.Cluster.add(ctx, pool)
-	if err := pool.Ping(ctx); err != nil {
+	if err := firstPing(ctx, pool); err != nil {
 		pool.Close()
 		return nil, unreachable(config.ConnConfig, err)
 	}
 	return pool, nil
+}
+
+// mostPings is how often Open asks a server that does not answer in time.
+const mostPings = 5
+
+// firstPing pings the server. It tries again if the time ran out: on a busy machine a first connection may exceed its limit.
+func firstPing(ctx context.Context, pool *pgxpool.Pool) (err error) {
+	for range mostPings {
+		err = pool.Ping(ctx)
+		if !pgconn.Timeout(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
 }
 
 func parse(rawURL string, o Options) (*pgxpool.Config, error) {

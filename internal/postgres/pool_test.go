@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -56,5 +57,36 @@ func TestAnAbsentServerIsOneSentence(t *testing.T) {
 	}
 	if !strings.HasPrefix(err.Error(), "no PostgreSQL answers at 127.0.0.1:1") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A first connection that gets no answer in time is tried again. One that is refused is not.
+func TestOpenTriesAgainWhenTheTimeRanOut(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan int)
+	go func() {
+		n := 0
+		defer func() { accepted <- n }()
+		for ; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer func() { _ = c.Close() }() // the first is silent until the end
+			if n > 0 {
+				_ = c.Close()
+			}
+		}
+	}()
+	if _, err := Open(t.Context(), "postgres://u:p@"+l.Addr().String()+"/db?sslmode=disable", Options{}); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("got %v", err)
+	}
+	_ = l.Close()
+	if n := <-accepted; n != 2 {
+		t.Errorf("%d connections were made, want 2", n)
 	}
 }
