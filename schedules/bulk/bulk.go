@@ -138,7 +138,7 @@ func (s *Bulk) TryUpsert(ctx context.Context, tenant tenants.ID, by string, body
 func (s *Bulk) upsert(ctx context.Context, w *writer, body io.ReadCloser, answer func([]Result) error) (sum Summary, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	batches := make(chan *batch)
-	stop := context.AfterFunc(ctx, func() { _ = body.Close() })
+	stop := closeAtEnd(ctx, body)
 	group.Go(func() error {
 		defer close(batches)
 		defer stop()

@@ -95,7 +95,7 @@ func ClearSyncs(ctx context.Context, db postgres.DB, limit int) (lines int64, er
 
 // stage reads the body to its end, and stores its good lines and the faults of the others.
 func (y *syncing) stage(ctx context.Context, body io.ReadCloser) error {
-	defer context.AfterFunc(ctx, func() { _ = body.Close() })()
+	defer closeAtEnd(ctx, body)()
 	r := newReader(y.bulk, y.tenant, body)
 	r.scope = &y.params
 	for {
