@@ -106,11 +106,15 @@ func TestUseIsWhatBecameOfTicksWhateverEndsThem(t *testing.T) {
 	wantUse(h, "a tick of a deleted schedule succeeded")
 
 	h.Put("newest", "k", dispatchtest.Rarely("cancel_other"))
-	for range 3 {
-		trigger("newest")
-	}
-	wantUse(h, "earlier ones were superseded or told to stop")
-	if got := recorded(h); got.Succeeded == 0 || got.Failed == 0 || got.Cancelled < 3 || got.Skipped < 2 {
+	trigger("newest")
+	replaced := h.Lease("newest", 1)[0] // while it runs, the others wait
+	trigger("newest")
+	trigger("newest")
+	dispatchtest.Until(t, "one that waited was superseded", func() bool { return recorded(h).Skipped >= 3 })
+	wantUse(h, "one that waited was superseded")
+	h.Finish(replaced)
+	wantUse(h, "one that a newer one replaced has ended")
+	if got := recorded(h); got.Succeeded == 0 || got.Failed == 0 || got.Cancelled < 4 || got.Skipped < 3 {
 		t.Errorf("the test shows too little: %+v", got)
 	}
 

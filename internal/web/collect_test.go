@@ -76,6 +76,20 @@ func (r *reader) want(t *testing.T, tenants ...int32) {
 	}
 }
 
+// allEnd releases all queries, and fails unless n reads end without an error and nothing is remembered of them.
+func (r *reader) allEnd(t *testing.T, n int) {
+	t.Helper()
+	close(r.release)
+	for range n {
+		if err := <-r.ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(r.budget.pages.byTenant); n != 0 {
+		t.Errorf("%d tenants are remembered", n)
+	}
+}
+
 // While other tenants make requests, a tenant reads one large page after another. Its small pages and the pages of others do not wait.
 func TestLargePagesOfATenantWaitForOneAnother(t *testing.T) {
 	t.Parallel()
@@ -99,15 +113,7 @@ func TestLargePagesOfATenantWaitForOneAnother(t *testing.T) {
 		r.want(t, 1)
 		r.release <- struct{}{}
 		r.want(t, 1)
-		close(r.release)
-		for range 7 {
-			if err := <-r.ended; err != nil {
-				t.Error(err)
-			}
-		}
-		if n := len(r.budget.pages.byTenant); n != 0 {
-			t.Errorf("%d tenants are remembered", n)
-		}
+		r.allEnd(t, 7)
 	})
 }
 
@@ -130,13 +136,7 @@ func TestALargePageDoesNotWaitForLong(t *testing.T) {
 		if !is || f.Status != http.StatusTooManyRequests || f.RetryAfter == 0 || time.Since(began) != longestPage {
 			t.Errorf("got %v after %v", f, time.Since(began))
 		}
-		close(r.release)
-		if err := <-r.ended; err != nil {
-			t.Error(err)
-		}
-		if n := len(r.budget.pages.byTenant); n != 0 {
-			t.Errorf("%d tenants are remembered", n)
-		}
+		r.allEnd(t, 1)
 	})
 }
 
