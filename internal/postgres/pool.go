@@ -45,8 +45,9 @@ const (
 // readOnlyTransaction is the SQLSTATE of a write to a read-only server, such as one that has become a standby.
 const readOnlyTransaction = "25006"
 
-// Open returns a pool after one successful ping. It waits some seconds for a server that does not answer. Its sessions use UTC, and have time limits on statements, on locks and on idle
-// transactions. A parameter in the URL overrides these defaults. The error is one sentence and never contains the password.
+// Open returns a pool after one successful ping. It waits some seconds for a server that does not answer. Its sessions use UTC, and have
+// time limits on statements, on locks and on idle transactions. A parameter in the URL overrides these defaults. The error is one sentence
+// and never contains the password.
 func Open(ctx context.Context, rawURL string, o Options) (*pgxpool.Pool, error) {
 	if o.Cluster == nil {
 		o.Cluster = NewCluster()

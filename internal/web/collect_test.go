@@ -133,7 +133,7 @@ func TestALargePageDoesNotWaitForLong(t *testing.T) {
 		}
 		began := time.Now()
 		f, is := errors.AsType[*fault.Error](<-r.ended)
-		if !is || f.Status != http.StatusTooManyRequests || f.RetryAfter == 0 || time.Since(began) != longestPage {
+		if !is || f.Status != http.StatusTooManyRequests || f.RetryAfter == 0 || time.Since(began) != longestWait {
 			t.Errorf("got %v after %v", f, time.Since(began))
 		}
 		r.allEnd(t, 1)

@@ -11,8 +11,8 @@ import (
 )
 
 // pages bounds how many large pages a tenant reads at the same time while other tenants make requests: as many as there are turns. The
-// database works for each page, and the bytes of each wait for their turn on a connection. The pages of different tenants do not wait for one
-// another here, because a read may take as long as the database does.
+// database works for each page, and a page with many bytes holds its connection while it waits for a turn. The pages of different tenants do
+// not wait for one another here, because a read may take as long as the database does.
 type pages struct {
 	most int
 
@@ -28,7 +28,7 @@ type tenantPages struct {
 
 const (
 	manyRows    = 16              // from this number of rows on a page is large
-	longestPage = 5 * time.Second // less than a query's limit
+	longestWait = 5 * time.Second // less than a query's limit
 )
 
 func newPages() *pages {
@@ -36,13 +36,13 @@ func newPages() *pages {
 }
 
 // beginPage waits until the request in ctx may read a page of n rows. The caller calls end after that. A page that would wait for longer
-// than longestPage is refused.
+// than longestWait is refused.
 func beginPage(ctx context.Context, n int) (end func(), err error) {
 	a := accountOf(ctx)
 	if a == nil || n < manyRows || !a.budget.turns.others(a.tenant, time.Now()) {
 		return func() {}, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, longestPage)
+	waiting, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
 	end, err = a.budget.pages.begin(waiting, a.tenant)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
