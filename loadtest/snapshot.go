@@ -91,7 +91,7 @@ func (d *deliveries) snapshot(ctx context.Context, rate int, length time.Duratio
 	d.report.figure("ticks", float64(d.came.Load()))
 	d.report.figure("ticks_a_second_at_the_end", float64(ticks)/part.Seconds())
 	d.report.figure("fired_p50_ms_at_the_end", p50)
-	d.compare(first, last)
+	d.compare(first, last, int(length/snapshotEvery))
 	d.report.atMost("fired_p99_ms_at_the_end", p99, snapshotLate)
 	return nil
 }

@@ -120,11 +120,12 @@ type Config struct {
 type Operations struct {
 	Config
 	steps map[string]Step
+	old   postgres.Oldest // of Clear
 }
 
 // New returns Operations on pools of a migrated database.
 func New(c Config) *Operations {
-	return &Operations{Config: c, steps: map[string]Step{}}
+	return &Operations{Config: c, steps: map[string]Step{}, old: postgres.Oldest{Delete: "DELETE FROM operation", Column: "ended_at", Kept: KeptFor}}
 }
 
 // Register sets the step of a kind. Call it before operations run. A process that does not know a kind leaves its operations to others.

@@ -253,18 +253,11 @@ func (o *Operations) Look(ctx context.Context) error {
 	})
 }
 
-// Clear deletes operations that ended a week ago, at most limit of them, and returns how many.
+// Clear deletes operations that ended a week ago, at most limit of them, and returns how many. It is for one goroutine at a time.
 func (o *Operations) Clear(ctx context.Context, limit int) (int64, error) {
-	done, err := o.Engine.Exec(ctx, `
-		DELETE FROM operation
-		WHERE id = ANY (ARRAY (
-			SELECT id
-			FROM operation
-			WHERE ended_at < (SELECT `+postgres.Now+`) - $1::interval
-			ORDER BY ended_at
-			LIMIT $2))`, KeptFor, limit)
+	n, err := o.old.Some(ctx, o.Engine, limit)
 	if err != nil {
 		return 0, fmt.Errorf("clear operations: %w", err)
 	}
-	return done.RowsAffected(), nil
+	return n, nil
 }

@@ -44,6 +44,13 @@ type endpointHealth struct {
 	dirty   bool           // something has ended since it was written
 	busy    bool           // when it was written, requests were under way or waited, or the breaker was open
 	written time.Time
+	stored  storedAt
+}
+
+// storedAt names the row of an endpoint that was written last: its time, and the process that wrote it. A process may get another number.
+type storedAt struct {
+	at time.Time
+	by int64
 }
 
 // healthBook holds the health of the endpoints that a process pushes to. It is safe for concurrent use.
@@ -100,6 +107,7 @@ type healthRow struct {
 	load    load
 	minutes []healthMinute
 	last    []Answered
+	stored  storedAt // the row that it replaces
 }
 
 // due returns the rows to write now: of endpoints of which a request has ended, and now and then of those that are busy or were. Those that
@@ -131,10 +139,21 @@ func (h *healthBook) due(now time.Time, loads map[EndpointName]load) (rows []hea
 		if !known {
 			l = load{breaker: breakerClosed}
 		}
-		rows = append(rows, healthRow{name, l, slices.Clone(e.minutes), slices.Clone(e.last)})
+		rows = append(rows, healthRow{name, l, slices.Clone(e.minutes), slices.Clone(e.last), e.stored})
 		e.dirty, e.busy, e.written = false, l.busy(), now
 	}
 	return rows
+}
+
+// wrote notes where rows were written.
+func (h *healthBook) wrote(rows []healthRow, stored storedAt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range rows {
+		if e := h.of[r.name]; e != nil {
+			e.stored = stored
+		}
+	}
 }
 
 // loads returns what each endpoint has in this process now.

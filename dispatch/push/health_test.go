@@ -59,8 +59,13 @@ func TestTheHealthOfAnEndpoint(t *testing.T) {
 	if got = dispatchtest.Get[push.Health](c, 200, "GET", healthPath, ""); got.Breaker != "closed" || got.Queued != 0 {
 		t.Errorf("a silent process counts: %+v", got)
 	}
-	h.Exec(`UPDATE endpoint_health SET at = clock_timestamp() - interval '2 hours' WHERE process_id = 999`)
-	dispatchtest.Until(t, "old health is deleted", func() bool { return h.Number(`SELECT count(*) FROM endpoint_health WHERE process_id = 999`) == 0 })
+	h.Exec(`UPDATE endpoint_health SET at = clock_timestamp() - interval '1 hour' WHERE process_id = 999`)
+	if err := h.Dispatch.RunUpkeep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.Number(`SELECT count(*) FROM endpoint_health WHERE process_id = 999`); n != 0 {
+		t.Errorf("%d rows of old health are left", n)
+	}
 	c.Refused(404, "not_found", "", "GET", "/v1/endpoints/none/health", "")
 }
 
@@ -79,5 +84,35 @@ func TestTheHealthShowsAnOpenBreaker(t *testing.T) {
 	})
 	if got.OpenUntil == nil || time.Until(*got.OpenUntil) > time.Minute {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// Index entries of rows that were replaced cannot be removed while an old snapshot is open. Writing the next row does not read them.
+func TestWritingHealthDoesNotReadEarlierRowsUnderAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	c := h.Open(h.Dispatch).Operator()
+	h.Catcher("w", 1, nil)
+	d, r := h.Recording()
+	h.OldSnapshot()
+	h.Start(d)
+	for n := range 2 {
+		h.Fire("w", 1, 1)
+		dispatchtest.Until(t, "the request is counted", func() bool {
+			return len(dispatchtest.Get[push.Health](c, 200, "GET", healthPath, "").Last) == n+1
+		})
+	}
+	const word = "INSERT INTO endpoint_health"
+	before := h.Entries(r, word)
+	for range 20 {
+		h.Exec(`
+			INSERT INTO endpoint_health (tenant_id, endpoint, process_id, at, breaker, queued, in_flight, minutes, last)
+			SELECT tenant_id, endpoint, process_id, at - n * interval '1 ms', breaker, queued, in_flight, minutes, last
+			FROM endpoint_health CROSS JOIN generate_series(1, 200) n`)
+		h.Exec(`DELETE FROM endpoint_health h WHERE EXISTS (SELECT FROM endpoint_health i WHERE i.process_id = h.process_id AND i.at > h.at)`)
+	}
+	dispatchtest.Grown(t, before, h.Entries(r, word))
+	if n := h.Number(`SELECT count(*) FROM endpoint_health`); n != 1 {
+		t.Errorf("%d rows of one process", n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -35,31 +36,58 @@ func (p *Pusher) writeHealth(ctx context.Context) {
 		if len(rows) == 0 {
 			return nil
 		}
-		var owners, queued, inFlight []int32
-		var names, breakers, minutes, last []string
-		var until []*time.Time
-		for _, r := range rows {
-			m, err := json.Marshal(r.minutes)
-			if err != nil {
-				return err
-			}
-			l, err := json.Marshal(r.last)
-			if err != nil {
-				return err
-			}
-			owners, names, breakers, until = append(owners, int32(r.name.Tenant)), append(names, r.name.Name), append(breakers, r.load.breaker), append(until, r.load.openUntil)
-			queued, inFlight, minutes, last = append(queued, int32(r.load.queued)), append(inFlight, int32(r.load.inFlight)), append(minutes, string(m)), append(last, string(l))
+		at, err := replaceHealth(ctx, p.pool, id, rows)
+		if err == nil {
+			p.sender.requests.health.wrote(rows, storedAt{at, id})
 		}
-		_, err := p.pool.Exec(ctx, `
-			INSERT INTO endpoint_health (tenant_id, endpoint, process_id, at, breaker, open_until, queued, in_flight, minutes, last)
-			SELECT tenant_id, endpoint, $1, `+postgres.Now+`, breaker, open_until, queued, in_flight, minutes, last
-			FROM unnest($2::int[], $3::text[], $4::text[], $5::timestamptz[], $6::int[], $7::int[], $8::json[], $9::json[])
-				AS n (tenant_id, endpoint, breaker, open_until, queued, in_flight, minutes, last)
-			ON CONFLICT (tenant_id, endpoint, process_id) DO UPDATE
-			SET at = excluded.at, breaker = excluded.breaker, open_until = excluded.open_until, queued = excluded.queued, in_flight = excluded.in_flight,
-				minutes = excluded.minutes, last = excluded.last`, id, owners, names, breakers, until, queued, inFlight, minutes, last)
 		return err
 	})
+}
+
+// replaceHealth inserts rows of a process, deletes those that they replace, and returns the time of the new rows. An update would read
+// each dead row of the endpoint and the process while an old snapshot is open.
+func replaceHealth(ctx context.Context, pool *pgxpool.Pool, id int64, rows []healthRow) (at time.Time, err error) {
+	var owners, queued, inFlight []int32
+	var names, breakers, minutes, last []string
+	var until []*time.Time
+	var before []time.Time
+	var by []int64
+	for _, r := range rows {
+		m, err := json.Marshal(r.minutes)
+		if err != nil {
+			return at, err
+		}
+		l, err := json.Marshal(r.last)
+		if err != nil {
+			return at, err
+		}
+		owners, names, breakers, until = append(owners, int32(r.name.Tenant)), append(names, r.name.Name), append(breakers, r.load.breaker), append(until, r.load.openUntil)
+		queued, inFlight, minutes, last = append(queued, int32(r.load.queued)), append(inFlight, int32(r.load.inFlight)), append(minutes, string(m)), append(last, string(l))
+		before, by = append(before, r.stored.at), append(by, r.stored.by)
+	}
+	err = pool.QueryRow(ctx, `
+		WITH clock AS MATERIALIZED (
+			SELECT `+postgres.Now+` AS at
+		), gone AS (
+			DELETE FROM endpoint_health
+			WHERE ctid = ANY (ARRAY (
+				SELECT h.place
+				FROM unnest($2::int[], $3::text[], $10::timestamptz[], $11::bigint[]) AS n (tenant_id, endpoint, at, process_id)
+				CROSS JOIN LATERAL (
+					SELECT ctid AS place
+					FROM endpoint_health
+					WHERE tenant_id = n.tenant_id AND endpoint = n.endpoint AND at = n.at AND process_id = n.process_id
+					OFFSET 0
+				) h))
+		), added AS (
+			INSERT INTO endpoint_health (tenant_id, endpoint, process_id, at, breaker, open_until, queued, in_flight, minutes, last)
+			SELECT tenant_id, endpoint, $1, clock.at, breaker, open_until, queued, in_flight, minutes, last
+			FROM clock
+			CROSS JOIN unnest($2::int[], $3::text[], $4::text[], $5::timestamptz[], $6::int[], $7::int[], $8::json[], $9::json[])
+				AS n (tenant_id, endpoint, breaker, open_until, queued, in_flight, minutes, last)
+		)
+		SELECT at FROM clock`, id, owners, names, breakers, until, queued, inFlight, minutes, last, before, by).Scan(&at)
+	return at, err
 }
 
 // Health is how an endpoint has answered lately, over all processes: a process that died lacks at most its last second. A minute counts
@@ -107,9 +135,11 @@ func (es *Endpoints) Health(ctx context.Context, tenant tenants.ID, name string)
 		return out, fmt.Errorf("read endpoint: %w", err)
 	}
 	rows, _ := es.api.Query(ctx, `
-		SELECT breaker, open_until, queued::bigint AS queued, in_flight::bigint AS in_flight, minutes, last, at > `+postgres.Now+` - $3::interval AS fresh
+		SELECT DISTINCT ON (process_id) breaker, open_until, queued::bigint AS queued, in_flight::bigint AS in_flight, minutes, last,
+			at > `+postgres.Now+` - $3::interval AS fresh
 		FROM endpoint_health
-		WHERE tenant_id = $1 AND endpoint = $2`, tenant, name, healthFresh) // CollectRows reports the error
+		WHERE tenant_id = $1 AND endpoint = $2 AND at > (SELECT `+postgres.Now+`) - $4::interval
+		ORDER BY process_id, at DESC`, tenant, name, healthFresh, HealthKept) // CollectRows reports the error
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[storedHealth])
 	if err != nil {
 		return out, fmt.Errorf("read the health of an endpoint: %w", err)

@@ -31,6 +31,27 @@ type clearing struct {
 	// The lock of its task guards each of these.
 	ratesAt     ratePlace     // of clearRates
 	processEnds cluster.Floor // of clearProcesses
+	old         oldRows
+	empty       postgres.Edge // of clearCohorts
+}
+
+// oldRows are the tables whose rows are deleted by their age.
+type oldRows struct{ chunks, answers, pauses, health, minutes, hours postgres.Oldest }
+
+func newClearing(c Config) *clearing {
+	return &clearing{pool: c.Pool, operations: c.Operations, unopened: c.Unopened, horizon: c.Horizon, old: oldRows{
+		chunks:  postgres.Oldest{Delete: "DELETE FROM chunk", Column: "done_at", Kept: chunkKept},
+		answers: postgres.Oldest{Delete: "DELETE FROM idempotency", Column: "created_at", Kept: once.Kept},
+		pauses:  postgres.Oldest{Delete: "DELETE FROM operation_pause", Column: "recorded_at", Kept: operations.KeptFor},
+		health:  postgres.Oldest{Delete: "DELETE FROM endpoint_health", Column: "at", Kept: push.HealthKept},
+		minutes: postgres.Oldest{Delete: "DELETE FROM use_series", Where: "step = 1 AND ", Column: "at", Kept: history.MinutesKept},
+		hours:   postgres.Oldest{Delete: "DELETE FROM use_series", Where: "step = 60 AND ", Column: "at", Kept: history.HoursKept},
+	}}
+}
+
+// clearOld returns a function that deletes the next rows that are too old.
+func (c *clearing) clearOld(rows *postgres.Oldest) func(context.Context) (int64, error) {
+	return func(ctx context.Context) (int64, error) { return rows.Some(ctx, c.pool, record.MostCleared) }
 }
 
 // clear runs a statement that deletes rows, and returns how many it deleted.
@@ -43,49 +64,6 @@ func (c *clearing) clearOperations(ctx context.Context) (int64, error) {
 	return c.operations.Clear(ctx, record.MostCleared)
 }
 
-// clearPauses deletes what operations paused too long ago to be undone.
-func (c *clearing) clearPauses(ctx context.Context) (int64, error) {
-	return c.clear(ctx, `
-		DELETE FROM operation_pause
-		WHERE ctid = ANY (ARRAY (
-			SELECT ctid
-			FROM operation_pause
-			WHERE recorded_at < (SELECT `+postgres.Now+`) - $1::interval
-			ORDER BY recorded_at
-			LIMIT $2))`, operations.KeptFor, record.MostCleared)
-}
-
-// clearHealth deletes the health of endpoints that have had no request for long.
-func (c *clearing) clearHealth(ctx context.Context) (int64, error) {
-	return c.clear(ctx, `
-		DELETE FROM endpoint_health
-		WHERE ctid = ANY (ARRAY (
-			SELECT ctid
-			FROM endpoint_health
-			WHERE at < (SELECT `+postgres.Now+`) - $1::interval
-			ORDER BY at
-			LIMIT $2))`, push.HealthKept, record.MostCleared)
-}
-
-// clearSeries deletes the minutes and hours of the series that are no longer kept.
-func (c *clearing) clearSeries(ctx context.Context) (n int64, err error) {
-	for step, kept := range map[int]time.Duration{1: history.MinutesKept, 60: history.HoursKept} {
-		done, err := c.clear(ctx, `
-			DELETE FROM use_series
-			WHERE ctid = ANY (ARRAY (
-				SELECT ctid
-				FROM use_series
-				WHERE step = $1 AND at < (SELECT `+postgres.Now+`) - $2::interval
-				ORDER BY at
-				LIMIT $3))`, step, kept, record.MostCleared)
-		if err != nil {
-			return n, fmt.Errorf("clear series: %w", err)
-		}
-		n = max(n, done)
-	}
-	return n, nil
-}
-
 func (c *clearing) clearSyncs(ctx context.Context) (int64, error) {
 	return bulk.ClearSyncs(ctx, c.pool, 20*record.MostCleared)
 }
@@ -94,88 +72,79 @@ func (c *clearing) clearSyncs(ctx context.Context) (int64, error) {
 // because such a chunk may name the cohort, and looks at them again after emptyAgain. It takes the exclusive lock of the shard, so
 // that no schedule joins a cohort meanwhile. more reports whether another run may find more.
 func (c *clearing) clearCohorts(ctx context.Context) (more bool, err error) {
-	rows, _ := c.pool.Query(ctx, `
-		SELECT s.shard
-		FROM generate_series(0, $2::int) AS s (shard)
-		WHERE EXISTS (
-			SELECT FROM cohort c WHERE c.shard = s.shard::smallint AND c.empty_at < (SELECT `+postgres.Now+`) - $1::interval)`,
-		emptyKept, cohorts.Shards-1) // CollectRows reports the error
-	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
-	if err != nil {
+	from := c.empty.From()
+	var to time.Time
+	var shards []int16
+	if err := c.pool.QueryRow(ctx, `
+		WITH clock AS MATERIALIZED (
+			SELECT `+postgres.Now+` - $1::interval AS past
+		)
+		SELECT past, ARRAY (
+			SELECT s.shard::smallint
+			FROM generate_series(0, $2::int) AS s (shard)
+			WHERE EXISTS (
+				SELECT FROM cohort c WHERE c.shard = s.shard::smallint AND c.empty_at >= $3 AND c.empty_at < (SELECT past FROM clock)))
+		FROM clock`, emptyKept, cohorts.Shards-1, from).Scan(&to, &shards); err != nil {
 		return false, fmt.Errorf("look for empty cohorts: %w", err)
 	}
 	for _, shard := range shards {
-		n, err := c.clearSomeCohorts(ctx, shard)
+		n, err := c.clearSomeCohorts(ctx, shard, from)
 		if err != nil {
 			return false, fmt.Errorf("clear cohorts of shard %d: %w", shard, err)
 		}
 		more = more || n >= record.MostCleared
 	}
+	if !more {
+		c.empty.Reached(to)
+	}
 	return more, nil
 }
 
-// clearSomeCohorts looks at one batch of empty cohorts, and returns how many it looked at.
-func (c *clearing) clearSomeCohorts(ctx context.Context, shard int16) (n int64, err error) {
+// clearSomeCohorts looks at one batch of cohorts that have been empty since a time after from, and returns how many it looked at.
+func (c *clearing) clearSomeCohorts(ctx context.Context, shard int16, from time.Time) (n int64, err error) {
 	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
 		floor, stuck := c.unopened.From(c.horizon)
 		cohorts.LockShard(&b, shard)
 		b.Queue(`
 			WITH old AS MATERIALIZED (
-				SELECT e.id,
+				SELECT e.ctid AS place,
 					EXISTS (SELECT FROM member m WHERE m.cohort_id = e.id)
 						OR EXISTS (SELECT FROM `+chunk.UnopenedOf("$1", "e.tenant_id", "$5", "$6")+` k) AS stays
 				FROM cohort e
-				WHERE e.shard = $1 AND e.empty_at < (SELECT `+postgres.Now+`) - $2::interval
+				WHERE e.shard = $1 AND e.empty_at >= $7 AND e.empty_at < (SELECT `+postgres.Now+`) - $2::interval
 				ORDER BY e.empty_at
 				LIMIT $3
 			), later AS (
 				UPDATE cohort
 				SET empty_at = `+postgres.Now+` - $2::interval + $4::interval
-				WHERE shard = $1 AND id = ANY (ARRAY (SELECT id FROM old WHERE stays))
+				WHERE ctid = ANY (ARRAY (SELECT place FROM old WHERE stays))
 			), gone AS (
 				DELETE FROM cohort
-				WHERE shard = $1 AND id = ANY (ARRAY (SELECT id FROM old WHERE NOT stays))
+				WHERE ctid = ANY (ARRAY (SELECT place FROM old WHERE NOT stays))
 				RETURNING tenant_id, shard, hash, workflow, missed, id
 			), names AS (
-				DELETE FROM cohort_timing t
-				USING gone g
-				WHERE t.tenant_id = g.tenant_id AND t.shard = g.shard AND t.hash = g.hash AND t.workflow = g.workflow AND t.missed = g.missed
+				DELETE FROM cohort_timing
+				WHERE ctid = ANY (ARRAY (
+					SELECT t.place
+					FROM gone g
+					CROSS JOIN LATERAL (
+						SELECT ctid AS place
+						FROM cohort_timing
+						WHERE tenant_id = g.tenant_id AND shard = g.shard AND hash = g.hash AND workflow = g.workflow AND missed = g.missed
+						OFFSET 0
+					) t))
 			), tallies AS (
-				DELETE FROM tally t
-				USING gone g
-				WHERE t.tenant_id = g.tenant_id AND t.cohort_id = g.id
+				DELETE FROM tally
+				WHERE ctid = ANY (ARRAY (
+					SELECT t.place
+					FROM gone g
+					CROSS JOIN LATERAL (SELECT ctid AS place FROM tally WHERE tenant_id = g.tenant_id AND cohort_id = g.id OFFSET 0) t))
 			)
-			SELECT count(*) FROM old`, shard, emptyKept, record.MostCleared, emptyAgain, floor, stuck).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+			SELECT count(*) FROM old`, shard, emptyKept, record.MostCleared, emptyAgain, floor, stuck, from).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	return n, err
-}
-
-// clearChunks deletes chunks that were done chunkKept ago. Their numbers are in an array, because the planner may join a list by
-// reading the whole table. The clock is read in a subquery: a comparison with the clock itself, which is volatile, would read every
-// row.
-func (c *clearing) clearChunks(ctx context.Context) (int64, error) {
-	return c.clear(ctx, `
-		DELETE FROM chunk
-		WHERE id = ANY (ARRAY (
-			SELECT id
-			FROM chunk
-			WHERE done_at < (SELECT `+postgres.Now+`) - $1::interval
-			ORDER BY done_at
-			LIMIT $2))`, chunkKept, record.MostCleared)
-}
-
-// clearAnswers deletes the values of requests with an Idempotency-Key after the time for which they are stored.
-func (c *clearing) clearAnswers(ctx context.Context) (int64, error) {
-	return c.clear(ctx, `
-		DELETE FROM idempotency
-		WHERE ctid = ANY (ARRAY (
-			SELECT ctid
-			FROM idempotency
-			WHERE created_at < (SELECT `+postgres.Now+`) - $1::interval
-			ORDER BY created_at
-			LIMIT $2))`, once.Kept, record.MostCleared)
 }
 
 // clearProcesses deletes the rows of dead processes, and the rows of push_load with their requests in flight.

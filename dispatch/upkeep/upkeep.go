@@ -53,7 +53,7 @@ func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartit
 	completion := &completion{c.Pool, c.Unopened, c.Horizon}
 	moves := &moves{c.Pool, c.Settle}
 	parked := &parked{c.Pool, c.Push}
-	clearing := &clearing{pool: c.Pool, operations: c.Operations, unopened: c.Unopened, horizon: c.Horizon}
+	clearing := newClearing(c)
 	folding := &folding{pool: c.Pool, idle: c.Idle}
 	scanning := &scanning{c.Pool, c.Unopened, c.Horizon, &watchdog.late.floors, c.Metrics}
 	dispatches, sweeps := c.Dispatches, c.Sweeps
@@ -68,14 +68,15 @@ func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartit
 		{in: dispatches, Name: "cancel buffered ticks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, c.Finish.CancelOrphans)},
 		{in: dispatches, Name: WakeForsaken, every: upkeepEvery, Limit: taskLimit, Some: whole(parked.wakeForsaken)},
 		{in: dispatches, Name: "clear cohorts", every: upkeepEvery, Limit: taskLimit, Some: clearing.clearCohorts},
-		{in: dispatches, Name: "clear chunks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearChunks)},
-		{in: dispatches, Name: "clear answers", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearAnswers)},
+		{in: dispatches, Name: "clear chunks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearOld(&clearing.old.chunks))},
+		{in: dispatches, Name: "clear answers", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearOld(&clearing.old.answers))},
 		{in: dispatches, Name: ClearProcesses, every: upkeepEvery, Limit: taskLimit, Some: whole(clearing.clearProcesses)},
 		{in: dispatches, Name: "clear rates", every: upkeepEvery, Limit: taskLimit, Some: whole(clearing.clearRates)},
 		{in: dispatches, Name: "clear operations", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearOperations)},
-		{in: dispatches, Name: "clear pauses of operations", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearPauses)},
-		{in: dispatches, Name: "clear health of endpoints", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearHealth)},
-		{in: dispatches, Name: "clear series", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearSeries)},
+		{in: dispatches, Name: "clear pauses of operations", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearOld(&clearing.old.pauses))},
+		{in: dispatches, Name: "clear health of endpoints", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearOld(&clearing.old.health))},
+		{in: dispatches, Name: "clear minutes of series", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearOld(&clearing.old.minutes))},
+		{in: dispatches, Name: "clear hours of series", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearOld(&clearing.old.hours))},
 		{in: dispatches, Name: "clear syncs", every: upkeepEvery, Limit: taskLimit, Some: Full(20*record.MostCleared, clearing.clearSyncs)},
 		{in: dispatches, Name: "finish erasures", every: upkeepEvery, Limit: time.Minute, Some: whole(finishErasures(c.Erase, eraser))},
 		{in: dispatches && c.Uses != nil, Name: "look at quotas", every: events.QuotaLook, Limit: events.QuotaLookFor, Some: c.Events.LookAtQuotas},

@@ -281,10 +281,10 @@ CREATE UNLOGGED TABLE endpoint_health (
   in_flight  int              NOT NULL,
   minutes    json             NOT NULL,
   last       json             NOT NULL,
-  PRIMARY KEY (tenant_id, endpoint, process_id)
-) WITH (fillfactor = 50);
+  PRIMARY KEY (tenant_id, endpoint, at, process_id)
+);
 CREATE INDEX endpoint_health_old ON endpoint_health (at);
-COMMENT ON TABLE endpoint_health IS 'How an endpoint has answered a process lately, at most once a second. It outlives the process. Unlogged: after a crash of the server it is counted anew. Written by dispatch/push, dispatch/upkeep.';
+COMMENT ON TABLE endpoint_health IS 'How an endpoint has answered a process lately. At most once a second a new row replaces the last one of the process, and no row is updated: an update would read the dead ones while an old snapshot is open. It outlives the process. Unlogged: after a crash of the server it is counted anew. Written by dispatch/push, dispatch/upkeep.';
 COMMENT ON COLUMN endpoint_health.minutes IS 'requests of the last quarter of an hour by minute: at (minutes since 1970), s (succeeded), f (failed), t (by how long they took)';
 COMMENT ON COLUMN endpoint_health.last IS 'the last requests: at, tick_id, status, took_ms, error';
 
