@@ -89,6 +89,12 @@ export function looksWell(name: string, path: string, ready: string | RegExp, be
         }
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         expect(wide, "the page is wider than the window").toBeLessThanOrEqual(0);
+        const beyond = await page.evaluate(() =>
+          [...document.querySelectorAll(".panel table")]
+            .filter((t) => !t.closest(".scroll") && t.getBoundingClientRect().right > (t.closest(".panel")?.getBoundingClientRect().right ?? 0) + 1)
+            .map((t) => t.closest(".panel")?.querySelector("h2, h3")?.textContent),
+        );
+        expect(beyond, "tables are wider than their panels").toEqual([]);
         expect(errors).toEqual([]);
       } finally {
         await page.close();

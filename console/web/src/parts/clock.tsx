@@ -78,7 +78,12 @@ export function Clock({ at, zone, local, dst, seconds, relative: beside, next, w
           due {relative(away)}, waiting{waits ? `: ${waits}` : ""}
         </span>
       ) : (
-        (beside || next) && <span class="dim nowrap"> {relative(away)}</span>
+        (beside || next) && (
+          <>
+            {" "}
+            <span class="dim nowrap">{relative(away)}</span>
+          </>
+        )
       )}
     </>
   );

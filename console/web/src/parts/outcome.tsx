@@ -59,7 +59,7 @@ export function Outcome({ state, reason, lateness, why }: Props) {
       </span>
       <span>
         {name}
-        {why && reason && reason !== "missed" && <span class="dim">: {because(reason)}</span>}
+        {why && reason && reason !== "missed" && <span class="dim why">: {because(reason)}</span>}
         {late && <span class="dim"> {lasting(lateness)} late</span>}
       </span>
     </span>

@@ -1,10 +1,18 @@
-import { expect, inject, test } from "vitest";
+import { beforeAll, expect, inject, test } from "vitest";
 import { looksWell, open, useBrowser } from "../browser";
-import { hostile } from "../fixture";
+import { Api, hostile } from "../fixture";
 
 useBrowser();
+// Nobody leases the first tick of this schedule, so its second is skipped.
+beforeAll(async () => {
+  const api = new Api(inject("ready"));
+  const busy = "/v1/workflows/nobody-leases/schedules/busy";
+  await api.put(busy, { spec: { timezone: "UTC", cron: ["0 0 1 1 *"] } });
+  for (let i = 0; i < 2; i++) await api.post(`${busy}/trigger`, {});
+});
 const at = "/demo/schedules/reminders/user_123%2Fwater";
 looksWell("schedule now", at, "Coming");
+looksWell("schedule now with a long reason", "/demo/schedules/nobody-leases/busy", "the one before was still running");
 looksWell("schedule month", "/demo/schedules/daily-digest/user_101?tab=month", "to come");
 looksWell("schedule history", `${at}?tab=history`, "succeeded");
 looksWell("schedule revisions", "/demo/schedules/daily-digest/user_103?tab=revisions", "Version 1 → 2");
