@@ -18,7 +18,7 @@ const (
 )
 
 // byKey are the beginnings of statements that read or change rows by their keys. Such a row has a version for each change since the
-// snapshot, and PostgreSQL reads the versions that share an index. So these statements may read as many times more as a schedule fires.
+// snapshot, and PostgreSQL reads all of them. The report counts these statements apart from looks for work.
 var byKey = []string{
 	"SELECT s.tenant_id, s.id, s.status = $6 AND m.there IS NULL, s.fresh",    // a walk through schedules: each with its membership and cohort
 	"WITH used AS ( INSERT INTO daily_use_delta",                              // ticks that ended, and the states of their schedules
@@ -108,8 +108,8 @@ func (s statement) byKey() bool {
 	return slices.ContainsFunc(byKey, func(start string) bool { return strings.HasPrefix(text, start) })
 }
 
-// compare notes how much more each statement reads a call at the end than at the start, and prints those that grew most. Meanwhile each
-// schedule fired so many times.
+// compare notes how much more each statement reads a call at the end than at the start, and prints those that grew most. fired is
+// how often each schedule fired meanwhile.
 func (d *deliveries) compare(first, last map[int64]statement, fired int) {
 	var ours []growing
 	var fetch growing
@@ -125,14 +125,17 @@ func (d *deliveries) compare(first, last map[int64]statement, fired int) {
 	slices.SortFunc(ours, func(a, b growing) int {
 		return cmp.Compare(b.last.blocks()-b.first.blocks(), a.last.blocks()-a.first.blocks())
 	})
-	grown, grownByKey, worst := 0, 0, 0.0
+	grown, looks, grownByKey, worst := 0, 0, 0, 0.0
 	for i, g := range ours {
+		if g.tooMuch(mostGrown) {
+			grown++
+		}
 		if g.last.byKey() {
 			if worst = max(worst, g.ratio()); g.tooMuch(max(mostGrown, float64(fired))) {
 				grownByKey++
 			}
 		} else if g.tooMuch(mostGrown) {
-			grown++
+			looks++
 		}
 		if i < statementsSaid {
 			d.say("%8.1f -> %8.1f blocks a call, %7.3f -> %7.3f ms, %6d -> %6d calls: %s", g.first.blocks(), g.last.blocks(), g.first.ms(), g.last.ms(), g.first.Calls, g.last.Calls, g.last.name())
@@ -147,6 +150,7 @@ func (d *deliveries) compare(first, last map[int64]statement, fired int) {
 	d.report.figure("river_fetches_at_the_end", float64(fetch.last.Calls))
 	d.report.figure("most_growth_by_key", worst)
 	d.report.figure("firings_of_a_schedule", float64(fired))
-	d.report.atMost("looks_that_read_more_than_twice", float64(grown), 0)
+	d.report.atMost("statements_that_read_more_than_twice", float64(grown), 0)
+	d.report.atMost("looks_that_read_more_than_twice", float64(looks), 0)
 	d.report.atMost("by_key_read_more_than_firings", float64(grownByKey), 0)
 }

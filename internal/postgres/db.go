@@ -5,8 +5,9 @@
 //     the connections among tenants.
 //   - Notify sends notifications after COMMIT. Watch records whether a request may have changed the database.
 //   - The clock constants and Fold are parts of the server's SQL.
+//   - Oldest deletes rows by their age. The caller owns the table. Edge says where such a look begins.
 //
-// The package writes table folded only. Its locks are in memory. After a crash PostgreSQL rolls back open transactions; notifications
+// The package itself writes table folded only. Its locks are in memory. After a crash PostgreSQL rolls back open transactions; notifications
 // of the last commits may be lost.
 package postgres
 

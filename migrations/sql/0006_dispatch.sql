@@ -284,7 +284,7 @@ CREATE UNLOGGED TABLE endpoint_health (
   PRIMARY KEY (tenant_id, endpoint, at, process_id)
 );
 CREATE INDEX endpoint_health_old ON endpoint_health (at);
-COMMENT ON TABLE endpoint_health IS 'How an endpoint has answered a process lately. At most once a second a new row replaces the last one of the process, and no row is updated: an update would read the dead ones while an old snapshot is open. It outlives the process. Unlogged: after a crash of the server it is counted anew. Written by dispatch/push, dispatch/upkeep.';
+COMMENT ON TABLE endpoint_health IS 'How an endpoint has answered a process lately. The process inserts a row at most once a second, and deletes the row that it inserted before. It updates no row, because an update would read all earlier versions while an old snapshot is open. A row outlives its process. Unlogged: after a crash of the server the counts begin at zero. Written by dispatch/push, dispatch/upkeep.';
 COMMENT ON COLUMN endpoint_health.minutes IS 'requests of the last quarter of an hour by minute: at (minutes since 1970), s (succeeded), f (failed), t (by how long they took)';
 COMMENT ON COLUMN endpoint_health.last IS 'the last requests: at, tick_id, status, took_ms, error';
 
