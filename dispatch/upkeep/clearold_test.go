@@ -78,3 +78,20 @@ func TestTasksThatDeleteOldRowsDoNotReadEarlierOnesUnderAnOldSnapshot(t *testing
 		}
 	}
 }
+
+// A process begins at the lowest entry, so it deletes a row that came below the edge of another process.
+func TestAProcessDeletesOldRowsThatCameLate(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	first, second := h.Process(), h.Process()
+	if err := first.RunUpkeep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Exec(`INSERT INTO idempotency (tenant_id, route, key, body_hash, status, answer, created_at) VALUES ($1, 'r', 'late', '', 1, '', now() - interval '2 days')`, h.Tenant)
+	if err := second.RunUpkeep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.Number(`SELECT count(*) FROM idempotency`); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
