@@ -146,14 +146,20 @@ func send[T any](ctx context.Context, c *Client, r *call, params any) (T, error)
 	return read[T](ctx, c, r)
 }
 
-// do makes the call, retries it if that helps, and returns the answer's body.
+// do makes the call, retries it if that helps, and returns the answer's body. If ctx ends during a later attempt, the error also says how
+// the attempt before it ended, in its text only: the outcome of the last attempt is not known.
 func (c *Client) do(ctx context.Context, r *call) ([]byte, error) {
 	renewed := false
+	var before error
 	for attempt := 0; ; attempt++ {
 		body, err := c.attempt(ctx, r)
 		if err == nil {
 			return body, nil
 		}
+		if before != nil && ctx.Err() != nil {
+			return nil, fmt.Errorf("%w (the attempt before it: %v)", err, before)
+		}
+		before = err
 		if refusedBy(err) && r.token != "" && c.credential.refused(r.token) && !renewed {
 			renewed = true // a refused credential has no effect, so a second attempt with the next token is harmless
 			continue

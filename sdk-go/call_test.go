@@ -339,6 +339,21 @@ func TestDeadlineIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+// The deadline passes during the second attempt. Its error names the cause that the first attempt met, but is no refusal: the second
+// attempt may have had its effect.
+func TestTheErrorOfAnAttemptThatWasCutNamesTheOneBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []answer{refused(503, ""), {after: time.Hour}}}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := s.client(t).Schedules.Get(ctx, "w", "k")
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, carillon.ErrUnavailable) || !strings.Contains(err.Error(), "the attempt before it: ") {
+			t.Errorf("got %v, want the deadline with the refusal before it", err)
+		}
+	})
+}
+
 func TestContextEndsTheWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -56,11 +56,16 @@ func (c *Client) Do(ctx context.Context, r Request) (Answer, error) {
 		}
 		r.Header["Idempotency-Key"] = crand.Text()
 	}
+	var before error // how the attempt before ended
 	for attempt := 0; ; attempt++ {
 		answer, err := c.once(ctx, r)
 		if !repeatable(r, err) {
 			return answer, err
 		}
+		if ctx.Err() != nil { // the end of ctx cut this attempt, so the one before says more
+			return answer, c.gaveUp(ctx, err, before, time.Since(began))
+		}
+		before = err
 		if attempt == 0 && c.Waiting != nil {
 			c.Waiting(err)
 		}
@@ -69,7 +74,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Answer, error) {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return answer, c.gaveUp(ctx, err, time.Since(began))
+			return answer, c.gaveUp(ctx, err, nil, time.Since(began))
 		}
 	}
 }
@@ -193,13 +198,14 @@ func pauseAfter(attempt int, err error) time.Duration {
 	return pause
 }
 
-// gaveUp returns the error of a request that was repeated until ctx ended.
-func (c *Client) gaveUp(ctx context.Context, err error, took time.Duration) error {
+// gaveUp returns the error of a request that was repeated until ctx ended. The last attempt ended with err. The error before is that of the
+// attempt before it, or nil if err says enough.
+func (c *Client) gaveUp(ctx context.Context, err, before error, took time.Duration) error {
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return context.Canceled
 	}
 	if away, ok := errors.AsType[*Away](err); ok {
-		away.Took = took
+		away.Took, away.Before = took, before
 		return away
 	}
 	return err

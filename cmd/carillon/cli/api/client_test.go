@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillonhq/carillon/cmd/carillon/cli/api"
@@ -60,6 +61,30 @@ func TestAServerThatIsAway(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// The time runs out during the second attempt. The error also says why the first one failed, because "deadline exceeded" names no cause.
+func TestTheErrorOfAnAttemptThatWasCutNamesTheOneBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		refuse := func(r *http.Request) (*http.Response, error) {
+			if calls++; calls == 1 {
+				return nil, errors.New("connection refused")
+			}
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}
+		c := &api.Client{URL: "http://127.0.0.1:9", HTTP: &http.Client{Transport: transport(refuse)}, Patience: 10 * time.Second}
+		_, err := c.Do(t.Context(), api.Request{Path: "/x"})
+		if want := "context deadline exceeded; before that: connection refused"; calls != 2 || err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("got %v after %d calls, want an error that ends in %q", err, calls, want)
+		}
+	})
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestPathsKeepEveryCharacter(t *testing.T) {
 	t.Parallel()

@@ -70,13 +70,18 @@ func problem(a Answer) *Problem {
 
 // Away is the error when the server gave no answer at all.
 type Away struct {
-	URL  string
-	Took time.Duration
-	Err  error
+	URL    string
+	Took   time.Duration
+	Err    error
+	Before error // why the attempt before got no result, if the time ran out during the last one; else nil
 }
 
 func (a *Away) Error() string {
-	return fmt.Sprintf("no answer from %s within %s: %v", a.URL, a.Took.Round(100*time.Millisecond), cause(a.Err))
+	text := fmt.Sprintf("no answer from %s within %s: %v", a.URL, a.Took.Round(100*time.Millisecond), cause(a.Err))
+	if a.Before != nil {
+		text += fmt.Sprintf("; before that: %v", cause(a.Before))
+	}
+	return text
 }
 
 func (a *Away) Unwrap() error { return a.Err }
