@@ -9,12 +9,13 @@ class WalksLast extends BaseSequencer {
   }
 }
 
-// Drives the real console in Chromium, against a carillon dev of its own. CARILLON_READY names the ready file of one that runs already.
+// Drives the real console in Chromium. Two files run at a time, each against a carillon dev of its own. CARILLON_READY names the ready file
+// of one that runs already.
 export default defineConfig({
   test: {
     include: ["test/{pages,walks}/**/*.browser.ts"],
     globalSetup: ["test/server.ts"],
-    fileParallelism: false,
+    maxWorkers: process.env.CARILLON_READY ? 1 : 2,
     sequence: { sequencer: WalksLast },
     testTimeout: 60_000,
     hookTimeout: 120_000,

@@ -5,7 +5,7 @@ export default defineConfig({
   test: {
     include: ["test/engines/**/*.engine.ts"],
     globalSetup: ["test/server.ts"],
-    fileParallelism: false,
+    fileParallelism: false, // so there is one worker
     testTimeout: 60_000,
     hookTimeout: 120_000,
   },

@@ -2,6 +2,7 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import type { Server } from "./server";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -13,6 +14,12 @@ const themes: Theme[] = ["light", "dark"];
 
 let browser: Browser;
 const contexts = new Map<string, BrowserContext>();
+
+/** The server of this worker, whose number vitest gives to its process. */
+export function server(): Server {
+  const servers = inject("servers");
+  return servers[Number(process.env.VITEST_POOL_ID ?? 1) % servers.length];
+}
 
 /** Opens Chromium for the tests of a file. */
 export function useBrowser() {
@@ -38,8 +45,8 @@ interface How {
 
 /** Opens a page of the console, signed in. Each theme, width, zone and credential has its own browser context. path follows /console. */
 export async function open(path: string, how: How = {}): Promise<Page> {
-  const { theme = "light", width = 1280, as = inject("ready").token, zone = "Pacific/Auckland" } = how;
-  const { url } = inject("ready");
+  const { theme = "light", width = 1280, as = server().token, zone = "Pacific/Auckland" } = how;
+  const { url } = server();
   const name = `${theme} ${width} ${zone} ${as}`;
   let context = contexts.get(name);
   if (!context) {

@@ -15,47 +15,54 @@ export interface Ready {
   platform_token: string;
 }
 
+/** A seeded carillon dev. */
+export interface Server extends Ready {
+  /** The tenant of the walks, and a key that may do everything in it. It is made at the start, because its ticks take a while to come. */
+  acme: { key: string; world: World };
+}
+
 declare module "vitest" {
   export interface ProvidedContext {
-    ready: Ready;
+    servers: Server[];
     browser: string;
-    /** The tenant of the walks, and a key that may do everything in it. It is made at the start, because its ticks take a while to come. */
-    acme: { key: string; world: World };
   }
 }
 
-/** Starts a Chromium, and a carillon dev unless CARILLON_READY names the ready file of one; seeds it; and ends both. */
+/**
+ * Starts a Chromium, and a seeded carillon dev for each worker, so that files which run at the same time change nothing of each other's. All
+ * end with the tests. If CARILLON_READY names the ready file of a carillon dev, all workers use that one.
+ */
 export default async function setup(project: TestProject) {
   const browser = await chromium.launchServer({
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP carillon.test 127.0.0.1"],
   });
   const folder = mkdtempSync(join(tmpdir(), "console-"));
-  const file = process.env.CARILLON_READY ?? join(folder, "ready.json");
-  const server = process.env.CARILLON_READY ? undefined : start(file);
+  const given = process.env.CARILLON_READY;
+  const starts = given ? [] : Array.from({ length: project.config.maxWorkers }, (_, n) => join(folder, `ready-${n}.json`)).map((file) => ({ file, process: start(file) }));
   const end = async () => {
     await browser.close();
-    if (server && server.exitCode === null) {
-      const ended = new Promise((done) => server.on("exit", done));
-      process.kill(-(server.pid as number), "SIGINT");
-      await ended;
-    }
+    await Promise.all(starts.map((server) => stop(server.process)));
     rmSync(folder, { recursive: true });
   };
   try {
-    await until(() => existsSync(file) || ended(server), 180_000, "carillon dev is ready");
-    if (ended(server)) throw new Error("carillon dev ended before it was ready");
-    const ready = JSON.parse(readFileSync(file, "utf8")) as Ready;
-    await seed(ready);
-    const acme = await makeTenant(ready, "acme", { ticks_per_second: 5 });
-    project.provide("acme", { key: acme.ready.token, world: await makeWorld(acme) });
-    project.provide("ready", ready);
+    project.provide("servers", await Promise.all(given ? [seeded(given)] : starts.map((server) => seeded(server.file, server.process))));
     project.provide("browser", browser.wsEndpoint());
   } catch (error) {
     await end(); // vitest calls it only for a setup that succeeded
     throw error;
   }
   return end;
+}
+
+/** Waits until a carillon dev has written its ready file, and stores what the pages show. */
+async function seeded(file: string, server?: ChildProcess): Promise<Server> {
+  await until(() => existsSync(file) || ended(server), 180_000, "carillon dev is ready");
+  if (ended(server)) throw new Error("carillon dev ended before it was ready");
+  const ready = JSON.parse(readFileSync(file, "utf8")) as Ready;
+  await seed(ready);
+  const acme = await makeTenant(ready, "acme", { ticks_per_second: 5 });
+  return { ...ready, acme: { key: acme.ready.token, world: await makeWorld(acme) } };
 }
 
 /** Starts a carillon dev that writes its address and tokens to a file. */
@@ -67,6 +74,14 @@ function start(file: string): ChildProcess {
     env: { ...process.env, DATABASE_URL: "" },
     detached: true,
   });
+}
+
+/** Interrupts a carillon dev, unless it has ended, and waits for its end. */
+async function stop(server: ChildProcess) {
+  if (server.exitCode !== null) return;
+  const ended = new Promise((done) => server.on("exit", done));
+  process.kill(-(server.pid as number), "SIGINT");
+  await ended;
 }
 
 const ended = (server?: ChildProcess) => server !== undefined && server.exitCode !== null;

@@ -38,7 +38,7 @@ for (const [engine, { server, options }] of Object.entries(engines)) {
   if (!server) continue;
   describe(engine, () => {
     let driver: Driver;
-    const { url, token } = inject("ready");
+    const { url, token } = inject("servers")[0];
     beforeAll(async () => {
       driver = await Driver.open(server, options);
       await driver.size(1280, 860);

@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
-import { beforeAll, expect, inject, test } from "vitest";
-import { errors, open, useBrowser } from "../browser";
+import { beforeAll, expect, test } from "vitest";
+import { errors, open, server, useBrowser } from "../browser";
 import { type Api, serve } from "../fixture";
 import { makeTenant } from "../tenant";
 import { until } from "../until";
@@ -18,7 +18,7 @@ let tick: string;
 let operation: string;
 
 beforeAll(async () => {
-  api = await makeTenant(inject("ready"), "umbrella");
+  api = await makeTenant(server(), "umbrella");
   port = await serve((request, answer) => {
     if (request.method === "GET") answer.writeHead(200, { "Content-Type": "text/html" }).end(`<!doctype html><title>elsewhere</title>${decodeURIComponent(request.url?.slice(1) ?? "")}`);
     else request.resume().on("end", () => answer.writeHead(500, { "Content-Type": "text/html" }).end(evil));
@@ -120,7 +120,7 @@ test("dialogs and the palette show a hostile name as text", async () => {
 
 // Another site (localhost), and another port of this one, to which browsers send the cookies of this site too.
 test.each(["localhost", "127.0.0.1"])("a page of http://%s cannot frame the console", async (host) => {
-  const { url } = inject("ready");
+  const { url } = server();
   const page = await open("/demo/");
   await page.getByText("Needs attention").waitFor();
   await page.goto(`http://${host}:${port}/${encodeURIComponent(`<iframe src="${url}/console/demo/"></iframe>`)}`);
@@ -134,7 +134,7 @@ test.each(["localhost", "127.0.0.1"])("a page of http://%s cannot frame the cons
 });
 
 test.each(["localhost", "127.0.0.1"])("a page of http://%s changes nothing with the cookie of the console", async (host) => {
-  const { url } = inject("ready");
+  const { url } = server();
   const { key } = (await api.post("/v1/admin/api-keys", { name: "the attacker's own", scopes: ["schedules:read"] })) as { key: string };
   const page = await open("/demo/");
   await page.getByText("Needs attention").waitFor();
@@ -176,7 +176,7 @@ test.each(["localhost", "127.0.0.1"])("a page of http://%s changes nothing with 
 });
 
 test("a link of another page with a code of its own does not change who is signed in", async () => {
-  const { url } = inject("ready");
+  const { url } = server();
   const made = (await api.post("/console/code", {})) as { path: string };
   const page = await open("/demo/");
   await page.getByText("Needs attention").waitFor();

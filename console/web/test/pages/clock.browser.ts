@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
-import { expect, inject, test } from "vitest";
-import { open, useBrowser } from "../browser";
+import { expect, test } from "vitest";
+import { open, server, useBrowser } from "../browser";
 import { Api } from "../fixture";
 
 // A browser whose clock is an hour ahead, and whose zone data is of 2025: there, the winter of Vancouver is still at UTC−8. Since November
@@ -95,7 +95,7 @@ test("it shows the server's clock, and how far away a tick is by it", async () =
 });
 
 test("the month, the list and a subject's own clock are right in it, too", async () => {
-  const { url, token } = inject("ready");
+  const { url, token } = server();
   await new Api({ url, token }).put("/v1/subjects/user_in_vancouver", { timezone: "America/Vancouver" });
   const page = await look("/demo/schedules/daily-digest/user_101?tab=month");
   const marks = page.locator(".mark.coming");

@@ -1,5 +1,5 @@
-import { expect, inject, test } from "vitest";
-import { looksWell, open, useBrowser } from "../browser";
+import { expect, test } from "vitest";
+import { looksWell, open, server, useBrowser } from "../browser";
 
 useBrowser();
 looksWell("overview", "/demo/", "Needs attention", async (page) => {
@@ -8,7 +8,7 @@ looksWell("overview", "/demo/", "Needs attention", async (page) => {
 
 /** The newest tick that has ended. */
 async function ended(): Promise<string> {
-  const { url, token } = inject("ready");
+  const { url, token } = server();
   const answer = await fetch(`${url}/v1/ticks?state=succeeded&limit=1`, { headers: { Authorization: `Bearer ${token}` } });
   return (await answer.json()).items[0].tick_id;
 }

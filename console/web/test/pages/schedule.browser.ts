@@ -1,11 +1,11 @@
-import { beforeAll, expect, inject, test } from "vitest";
-import { looksWell, open, useBrowser } from "../browser";
+import { beforeAll, expect, test } from "vitest";
+import { looksWell, open, server, useBrowser } from "../browser";
 import { Api, hostile } from "../fixture";
 
 useBrowser();
 // Nobody leases the first tick of this schedule, so its second is skipped.
 beforeAll(async () => {
-  const api = new Api(inject("ready"));
+  const api = new Api(server());
   const busy = "/v1/workflows/nobody-leases/schedules/busy";
   await api.put(busy, { spec: { timezone: "UTC", cron: ["0 0 1 1 *"] } });
   for (let i = 0; i < 2; i++) await api.post(`${busy}/trigger`, {});
@@ -29,7 +29,7 @@ test("a key with a slash, an encoded slash, markup or a mark of direction opens 
 });
 
 test("a line in the history shows the change of a version between two ticks", async () => {
-  const { url, token } = inject("ready");
+  const { url, token } = server();
   const send = async (method: string, path: string, body: unknown) => {
     const answer = await fetch(`${url}/v1/workflows/daily-digest/schedules/versions${path}`, {
       method,

@@ -1,6 +1,6 @@
 import { text } from "node:stream/consumers";
-import { expect, inject, test } from "vitest";
-import { looksWell, open, useBrowser } from "../browser";
+import { expect, test } from "vitest";
+import { looksWell, open, server, useBrowser } from "../browser";
 import { hostile } from "../fixture";
 
 useBrowser();
@@ -47,7 +47,7 @@ test("a file is checked without a change, imported but for its bad line, and exp
   expect(JSON.parse(lines[0])).toMatchObject({ workflow: "imported", key: "<b>k0" });
   await page.getByText("1,201 schedules").waitFor();
   await page.close();
-  const { url, token } = inject("ready");
+  const { url, token } = server();
   const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
   const deleted = await fetch(`${url}/v1/schedules/actions`, { method: "POST", headers, body: JSON.stringify({ action: "delete", filter: { workflow: "imported" } }) });
   expect(deleted.status).toBe(202);

@@ -1,5 +1,5 @@
-import { expect, inject, test } from "vitest";
-import { open, useBrowser } from "../browser";
+import { expect, test } from "vitest";
+import { open, server, useBrowser } from "../browser";
 
 useBrowser();
 
@@ -8,8 +8,8 @@ async function makeKey(...scopes: string[]): Promise<{ id: string; key: string }
   return (await api("POST", "/v1/admin/api-keys", { name: `for ${scopes.join(" ")}`, scopes })) as { id: string; key: string };
 }
 
-async function api(method: string, path: string, body?: unknown, token = inject("ready").token): Promise<unknown> {
-  const answer = await fetch(inject("ready").url + path, {
+async function api(method: string, path: string, body?: unknown, token = server().token): Promise<unknown> {
+  const answer = await fetch(server().url + path, {
     method,
     headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
     body: body === undefined ? undefined : JSON.stringify(body),
@@ -126,7 +126,7 @@ test("keys go to pages, the palette finds a schedule, and the clock is switched"
 
 test("without https outside of loopback the sign-in says why it refuses", async () => {
   const page = await open("/sign-in", { as: "" });
-  await page.goto(`${inject("ready").url.replace("127.0.0.1", "carillon.test")}/console/sign-in`);
+  await page.goto(`${server().url.replace("127.0.0.1", "carillon.test")}/console/sign-in`);
   await page.getByRole("alert").filter({ hasText: "without https" }).waitFor();
   expect(await page.getByLabel("API key or token").count()).toBe(0);
   await page.close();

@@ -1,5 +1,5 @@
-import { expect, inject, test } from "vitest";
-import { looksWell, open, useBrowser } from "../browser";
+import { expect, test } from "vitest";
+import { looksWell, open, server, useBrowser } from "../browser";
 
 useBrowser();
 looksWell("operations", "/demo/operations", "Operations");
@@ -52,7 +52,7 @@ test("an API key is made, shown once, rotated and revoked", async () => {
 });
 
 test("the platform's operator sees the engine and the tenants, and suspends one", async () => {
-  const as = inject("ready").platform_token;
+  const as = server().platform_token;
   const page = await open("/platform/overview", { as });
   await page.getByText("swept, not handed out").waitFor();
   await page.getByText("of 64").first().waitFor();

@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
-import { beforeAll, expect, inject, test } from "vitest";
-import { errors, open, useBrowser } from "../browser";
+import { beforeAll, expect, test } from "vitest";
+import { errors, open, server, useBrowser } from "../browser";
 import { Api } from "../fixture";
 import { Walk } from "./walk";
 import { endedWorld, type World } from "./world";
@@ -8,10 +8,10 @@ import { endedWorld, type World } from "./world";
 // Each question of somebody who looks after schedules is answered within five clicks from the overview.
 
 useBrowser();
-const api = new Api({ url: inject("ready").url, token: inject("acme").key });
+const api = new Api({ url: server().url, token: server().acme.key });
 let world: World;
 beforeAll(async () => {
-  world = await endedWorld(api, inject("acme").world);
+  world = await endedWorld(api, server().acme.world);
 }, 180_000);
 
 /** Asks one question: from the overview on, by clicks and keys alone. */
