@@ -99,7 +99,7 @@ func TestAnErasedKeyIsInNoTable(t *testing.T) {
 
 func (s whole) until(t *testing.T, what, sql string) {
 	t.Helper()
-	for limit := time.Now().Add(inTime); ; {
+	for limit := time.Now().Add(inTime); ; <-time.After(10 * time.Millisecond) {
 		var holds bool
 		if err := s.pool.QueryRow(t.Context(), sql).Scan(&holds); err != nil {
 			t.Fatal(err)

@@ -59,8 +59,7 @@ func (s *shifted) forward(t *testing.T, to time.Time) {
 // settle waits until all due ticks have fired.
 func (s *shifted) settle(t *testing.T) {
 	t.Helper()
-	deadline := time.Now().Add(inTime)
-	for {
+	for deadline := time.Now().Add(inTime); ; <-time.After(10 * time.Millisecond) {
 		due, err := shiftedclock.Due(t.Context(), s.pool)
 		if err != nil {
 			t.Fatal(err)
