@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -386,5 +387,44 @@ func TestStructComparesNamesAndOptionality(t *testing.T) {
 				t.Errorf("got %d differences, want %d: %q", len(got), c.want, got)
 			}
 		})
+	}
+}
+
+// withoutBody relies on this. Keyword "examples" checks nothing.
+func TestParametersAndHeadersUseNoKeywordThatOpenAPI30Lacks(t *testing.T) {
+	t.Parallel()
+	known := []string{"type", "format", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "items", "minItems", "maxItems", "uniqueItems", "default", "example", "examples", "description"}
+	doc := New(t).doc
+	count := 0
+	plain := func(where string, schema *openapi3.SchemaRef) {
+		count++
+		text, err := schema.Value.MarshalJSON()
+		var members map[string]any
+		if err == nil {
+			err = json.Unmarshal(text, &members)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range members {
+			if _, several := members["type"].([]any); several || !slices.Contains(known, name) {
+				t.Errorf("the schema of %s: %s", where, text)
+			}
+		}
+	}
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			for _, parameter := range append(slices.Clone(item.Parameters), operation.Parameters...) {
+				plain(method+" "+path+" "+parameter.Value.Name, parameter.Value.Schema)
+			}
+			for status, response := range operation.Responses.Map() {
+				for name, header := range response.Value.Headers {
+					plain(method+" "+path+" "+status+" "+name, header.Value.Schema)
+				}
+			}
+		}
+	}
+	if count < 100 {
+		t.Errorf("only %d schemas were looked at", count)
 	}
 }
