@@ -27,7 +27,7 @@ const (
 	bytesPayload   = 65_000 // below the default quota
 	bytesFinishes  = 100    // at a time
 	bytesLists     = 20
-	bytesFor       = 20 * time.Second
+	bytesFor       = time.Minute
 	bytesPause     = 200 * time.Millisecond // after an answer of 429 or 503
 	bytesMemory    = 1024                   // MiB
 	bytesSlower    = 2                      // times
