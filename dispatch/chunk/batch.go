@@ -166,10 +166,10 @@ func (cs *Batch) Insert(ctx context.Context, tx pgx.Tx) ([]Draft, error) {
 		c := &cs.Made[i]
 		switch {
 		case c.Kind == LaterTries:
-			first[i], last[i], items[i] = c.tries[0].Schedule, c.tries[len(c.tries)-1].Schedule, packTries(c.tries)
+			first[i], last[i], items[i] = c.tries[0].Schedule, c.tries[len(c.tries)-1].Schedule, PackTries(c.tries)
 		default:
 			first[i], last[i] = bounds(c.groups)
-			items[i], c.Lane = packGroups(c.at, c.groups), LargeLane
+			items[i], c.Lane = PackGroups(c.at, c.groups), LargeLane
 			if cs.ticks[c.Tenant] <= smallDue && !cs.Herds[c.Tenant] {
 				c.Lane = SmallLane
 			}

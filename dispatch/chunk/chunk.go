@@ -48,9 +48,9 @@ const (
 	datedFlag = 1 << 7
 )
 
-// packGroups packs the groups of a chunk whose earliest nominal time is at: ids as varint deltas, two bytes a tick if a million users
+// PackGroups packs the groups of a chunk whose earliest nominal time is at: ids as varint deltas, two bytes a tick if a million users
 // share a timing. If the groups have several nominal times, a zero comes first, and each group begins with its seconds after at.
-func packGroups(at time.Time, groups []Group) []byte {
+func PackGroups(at time.Time, groups []Group) []byte {
 	var b []byte
 	mixed := slices.ContainsFunc(groups, func(g Group) bool { return !g.At.Equal(at) })
 	if mixed {
@@ -131,8 +131,8 @@ func UnpackGroups(at time.Time, b []byte) ([]Group, error) {
 	return groups, nil
 }
 
-// packTries packs attempts that are due again.
-func packTries(tries []record.Try) []byte {
+// PackTries packs attempts that are due again.
+func PackTries(tries []record.Try) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(tries)))
 	for _, t := range tries {
 		b = binary.AppendUvarint(b, uint64(t.Schedule))

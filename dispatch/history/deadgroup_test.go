@@ -91,6 +91,7 @@ func TestDeadLettersAreGrouped(t *testing.T) {
 		t.Errorf("another tenant sees %+v", got)
 	}
 	c.Refused(422, "invalid", "/workflow", "GET", path+"?workflow=a%20b", "")
+	c.Refused(422, "invalid", "/from", "GET", path+"?from=2026-03-01T00:00:00%2B24:00", "") // offsets end at ±23:59: RFC 3339, section 5.6
 	fail("many", "x", 300)
 	h.Exec(`UPDATE dead_letter SET error = 'e' || translate(schedule_id::text, '0123456789', 'abcdefghij') WHERE workflow = 'many' AND $1 > 0`, h.Tenant)
 	if got := dispatchtest.Get[history.DeadGroups](c, 200, "GET", path, ""); len(got.Items) != 200 || !got.Truncated {

@@ -1,39 +1,41 @@
-package cluster
+package cluster_test
 
 import (
 	"testing"
 	"time"
+
+	"github.com/carillonhq/carillon/dispatch/cluster"
 )
 
 func TestHorizonWaitsForTransactionsThatWroteBeforeIt(t *testing.T) {
 	t.Parallel()
-	var h Horizon
+	var h cluster.Horizon
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	check := func(what string, want time.Time) {
 		t.Helper()
 		if !want.IsZero() {
-			want = want.Add(-HorizonMargin)
+			want = want.Add(-cluster.HorizonMargin)
 		}
 		if !h.At.Equal(want) {
 			t.Errorf("%s: got %v, want %v", what, h.At, want)
 		}
 	}
-	h.Note(Mark{Clock: at(0), Next: 100}, 90) // transaction 90 is open
+	h.Note(cluster.Mark{Clock: at(0), Next: 100}, 90) // transaction 90 is open
 	check("nothing is known", time.Time{})
-	h.Note(Mark{Clock: at(1), Next: 110}, 90)
+	h.Note(cluster.Mark{Clock: at(1), Next: 110}, 90)
 	check("it is still open", time.Time{})
-	h.Note(Mark{Clock: at(2), Next: 120}, 105)
+	h.Note(cluster.Mark{Clock: at(2), Next: 120}, 105)
 	check("all that were open at 0 s have ended", at(0))
-	h.Note(Mark{Clock: at(3), Next: 130}, 130)
+	h.Note(cluster.Mark{Clock: at(3), Next: 130}, 130)
 	check("all have ended", at(2))
-	h.Note(Mark{Clock: at(4), Next: 140}, 130)
-	h.Note(Mark{Clock: at(66), Next: 150}, 130)
+	h.Note(cluster.Mark{Clock: at(4), Next: 140}, 130)
+	h.Note(cluster.Mark{Clock: at(66), Next: 150}, 130)
 	check("one that is open for a minute is not waited for", at(4))
 	if h.Era != 0 {
 		t.Errorf("the era is %d", h.Era)
 	}
-	h.Note(Mark{Clock: at(60), Next: 160}, 160)
+	h.Note(cluster.Mark{Clock: at(60), Next: 160}, 160)
 	check("the clock stepped back", time.Time{})
 	if h.Era != 1 {
 		t.Errorf("the era is %d after the clock stepped back", h.Era)
@@ -43,12 +45,12 @@ func TestHorizonWaitsForTransactionsThatWroteBeforeIt(t *testing.T) {
 // Below the number of settled chunks no open transaction can commit one, however long it is open.
 func TestNumbersOfChunksWaitForEveryTransaction(t *testing.T) {
 	t.Parallel()
-	var h Horizon
+	var h cluster.Horizon
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	server := now
 	read := func(oldest, next, chunk int64) (settled int64) {
 		now = now.Add(time.Minute)
-		h.Note(Mark{Clock: now, Next: next, Server: server, Numbers: Numbers{Chunk: chunk}}, oldest)
+		h.Note(cluster.Mark{Clock: now, Next: next, Server: server, Numbers: cluster.Numbers{Chunk: chunk}}, oldest)
 		settled, _ = h.Chunks()
 		return settled
 	}
@@ -76,8 +78,8 @@ func TestFloorRisesToTheHorizonAndComesDownForWhatIsBelow(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
-	var h Horizon
-	var f Floor
+	var h cluster.Horizon
+	var f cluster.Floor
 	h.At = at(10)
 	f.Look(&h, false).Found(at(20))
 	if !f.At.Equal(at(10)) {
@@ -107,10 +109,10 @@ func TestFloorRisesToTheHorizonAndComesDownForWhatIsBelow(t *testing.T) {
 func TestSearchReadsWindowsOfAboutAsManyEntries(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	h := Horizon{At: start.Add(time.Hour)}
-	var s Search
+	h := cluster.Horizon{At: start.Add(time.Hour)}
+	var s cluster.Search
 	now := start
-	round := func(entries func(Window) int) (windows, most int) {
+	round := func(entries func(cluster.Window) int) (windows, most int) {
 		t.Helper()
 		at := h.At
 		for {
@@ -127,18 +129,18 @@ func TestSearchReadsWindowsOfAboutAsManyEntries(t *testing.T) {
 			if _, is := s.Begin(&h, now); is {
 				t.Fatal("the next window comes at once")
 			}
-			now = now.Add(SearchEvery)
+			now = now.Add(cluster.SearchEvery)
 			if w.From.IsZero() {
 				return windows, most
 			}
 		}
 	}
-	none := func(Window) int { return 0 }
+	none := func(cluster.Window) int { return 0 }
 	round(none)
 	if n, _ := round(none); n != 1 {
 		t.Errorf("a round without entries takes %d windows", n)
 	}
-	dense := func(w Window) int { // 1,000 a second for an hour
+	dense := func(w cluster.Window) int { // 1,000 a second for an hour
 		from := w.From
 		if from.Before(start) {
 			from = start
@@ -146,7 +148,7 @@ func TestSearchReadsWindowsOfAboutAsManyEntries(t *testing.T) {
 		return int(max(0, w.To.Sub(from).Seconds()*1000))
 	}
 	round(dense)
-	if n, most := round(dense); most > 2*SearchMost || n > 4*3600*1000/SearchMost*2 {
+	if n, most := round(dense); most > 2*cluster.SearchMost || n > 4*3600*1000/cluster.SearchMost*2 {
 		t.Errorf("%d windows, with %d entries at most", n, most)
 	}
 }
