@@ -3,12 +3,10 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -19,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -304,14 +301,7 @@ func taint(v any, n *int) any {
 func TestRequestsThatCanBeReadInTwoWays(t *testing.T) {
 	t.Parallel()
 	s := serveHouse(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- web.Serve(ctx, l, s.router, slog.New(slog.DiscardHandler)) }()
-	t.Cleanup(func() { stop(); <-served })
+	address := listened(t, s.router)
 	head := "POST /v1/schedules/preview HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + s.mint(t, "acme", tenants.TenantAdmin) + "\r\n"
 	const chunks = "2\r\n{}\r\n0\r\n\r\n"
 	for name, text := range map[string]string{
@@ -341,7 +331,7 @@ func TestRequestsThatCanBeReadInTwoWays(t *testing.T) {
 		"TLS":                    "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
 		"method with a slash":    "GE/T / HTTP/1.1\r\nHost: x\r\n\r\n",
 	} {
-		c, err := net.Dial("tcp", l.Addr().String())
+		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,11 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -29,10 +30,8 @@ func TestADeletedAPIKeyIsRefusedEverywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(other.close)
-	server := httptest.NewServer(other.router)
-	t.Cleanup(server.Close)
 	second := first
-	second.url = server.URL
+	first.url, second.url = "http://"+listened(t, first.router), "http://"+listened(t, other.router)
 
 	client, admin := checked(t), first.mint(t, "acme", tenants.TenantAdmin)
 	made := first.expect(t, client, admin, "POST", "/v1/admin/api-keys", `{"name": "a", "scopes": ["schedules:read", "schedules:write", "ticks:work"]}`, 201, "")
@@ -108,5 +107,41 @@ func TestADeletedAPIKeyIsRefusedEverywhere(t *testing.T) {
 	}
 	for _, s := range []whole{first, second} {
 		s.expect(t, client, key, "GET", "/v1/workflows", "", 401, "invalid_token")
+	}
+}
+
+// The answer to a bulk request ends when its key is deleted. What the client goes on to send is the rest of the body, and no other request.
+func TestTheBodyOfACutBulkRequestIsNoRequest(t *testing.T) {
+	t.Parallel()
+	s := serveHouse(t)
+	address := listened(t, s.router)
+	client, admin := checked(t), s.mint(t, "acme", tenants.TenantAdmin)
+	made := s.expect(t, client, admin, "POST", "/v1/admin/api-keys", `{"name": "a", "scopes": ["schedules:write"]}`, 201, "")
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(inTime))
+	head := "POST /v1/schedules/bulk HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\nAuthorization: Bearer " + fmt.Sprint(made["key"]) + "\r\n\r\n"
+	lines := strings.Repeat(`{"workflow": "w", "key": "k", "spec": {"cron": "0 8 1 1 *"}}`+"\n", 5000) // more than one batch
+	if _, err := io.WriteString(c, head+"1000000\r\n"+lines); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(c)
+	answer, err := http.ReadResponse(answers, nil)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("got %v, %v", answer, err)
+	}
+	s.expect(t, client, admin, "DELETE", "/v1/admin/api-keys/"+fmt.Sprint(made["id"]), "", 204, "")
+	if results, err := io.ReadAll(answer.Body); err != nil || !bytes.Contains(results, []byte(`"invalid_token"`)) {
+		t.Errorf("got %s, %v", results, err)
+	}
+	_ = c.SetDeadline(time.Now().Add(25 * time.Second)) // the server would wait for the rest of a body for longer
+	if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if more, err := io.ReadAll(answers); err != nil || len(more) > 0 {
+		t.Errorf("after the answer came %q, %v", more, err)
 	}
 }

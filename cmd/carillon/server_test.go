@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -81,6 +82,25 @@ func serveAs(t *testing.T, change func(*options)) whole {
 	t.Cleanup(server.Close)
 	s.url, s.routes, s.router = server.URL, ofAPI(h.router), h.router
 	return s
+}
+
+// listened serves a handler as the program does, on a listener of its own, and returns the address.
+func listened(t *testing.T, h http.Handler) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	served := make(chan error, 1)
+	go func() { served <- web.Serve(ctx, l, h, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
 }
 
 // ofAPI returns the routes but those below /console/, which are no part of the API. Package console tests them.

@@ -69,6 +69,7 @@ const (
 // CloseWrite closes the server's side of the connection, and discards the bytes that the client still sends (lingering close). If the
 // server closed both sides, unread bytes would reset the connection, and the client could lose the answer to a refused request.
 func (w *wire) CloseWrite() error {
+	w.lingered.Store(true)
 	half, ok := w.Conn.(interface{ CloseWrite() error })
 	if !ok {
 		return nil

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -37,6 +38,8 @@ type wire struct {
 	skip               int64 // bytes of the body that are still to come
 	part               part
 	ambiguous          atomic.Bool
+	last               atomic.Bool // no other request follows: see CloseAfter
+	lingered           atomic.Bool
 }
 
 // part is the part of a request that the current line belongs to.
@@ -50,6 +53,9 @@ const (
 )
 
 func (w *wire) Read(p []byte) (int, error) {
+	if w.last.Load() {
+		return 0, io.EOF
+	}
 	n, err := w.Conn.Read(p)
 	w.follow(p[:n])
 	return n, err

@@ -67,7 +67,7 @@ func (h handler) upsert(c echo.Context) error {
 	_ = a.conn.EnableFullDuplex() // the recorder of a test cannot: it reads the body before it answers
 	lines := &body{Context: c, conn: a.conn}
 	sum, err := store(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, lines, a.results)
-	err = lines.cause(err)
+	err = lines.end(err)
 	if f, ok := errors.AsType[*fault.Error](err); ok && c.Response().Committed {
 		return a.cut(f)
 	}
@@ -151,6 +151,7 @@ type body struct {
 	echo.Context
 	conn    *http.ResponseController
 	closed  atomic.Bool
+	whole   atomic.Bool           // it is read to its end
 	checked time.Time             // when the token was last checked
 	refusal atomic.Pointer[error] // of the token, once a check has failed
 }
@@ -164,9 +165,13 @@ func (b *body) check() error {
 	return err
 }
 
-// cause returns the refusal of the token if that ended the request, else err. A read that is cut cancels the context of the request, so
-// another part of the request may fail first.
-func (b *body) cause(err error) error {
+// end is called after the last Read. It returns the refusal of the token if that ended the request, else err: a read that is cut cancels the
+// context of the request, so another part of the request may fail first. If a part of the body is not read, the connection ends with the
+// request.
+func (b *body) end(err error) error {
+	if !b.whole.Load() {
+		web.CloseAfter(b.Context)
+	}
 	if refusal := b.refusal.Load(); err != nil && refusal != nil {
 		return *refusal
 	}
@@ -196,6 +201,9 @@ func (b *body) Read(p []byte) (int, error) {
 	ended, refused := make(chan struct{}), make(chan error, 1)
 	watch := time.AfterFunc(tenants.AuthorityEvery, func() { refused <- b.watch(ended) })
 	n, err := b.Request().Body.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.whole.Store(true)
+	}
 	if !watch.Stop() {
 		close(ended)
 		if err := <-refused; err != nil {

@@ -26,7 +26,7 @@ func (h handler) upsertSubjects(c echo.Context) error {
 		}
 		return a.write(shown...)
 	})
-	err = lines.cause(err)
+	err = lines.end(err)
 	if f, ok := errors.AsType[*fault.Error](err); ok && c.Response().Committed {
 		return a.cut(f)
 	}

@@ -40,7 +40,7 @@ func (h handler) sync(c echo.Context) error {
 	a := answer{Context: c, conn: http.NewResponseController(c.Response()), errorsOnly: q.Get("results") == "errors"}
 	lines := &body{Context: c, conn: a.conn}
 	sum, warnings, err := h.Sync(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, p, lines, a.results)
-	err = lines.cause(err)
+	err = lines.end(err)
 	if f, ok := errors.AsType[*fault.Error](err); ok && c.Response().Committed {
 		return a.cut(f)
 	}
