@@ -27,7 +27,7 @@ import (
 // Contract is the document, ready to check answers against. It is safe for concurrent use.
 type Contract struct {
 	doc     *openapi3.T
-	plain   *openapi3.T // doc with the version 3.0: see withoutBody
+	plain   *openapi3.T // doc, but with the version 3.0: see withoutBody
 	schemas *schemas
 }
 
@@ -116,8 +116,8 @@ func (c *Contract) request(in *openapi3filter.RequestValidationInput, body []byt
 	return openapi3filter.ValidateRequest(context.Background(), in)
 }
 
-// withoutBody returns a route for a check of parameters and headers only. Of a document with the version 3.1, kin-openapi compiles the schema
-// of each value anew. Parameters and headers use no keyword that 3.0 lacks.
+// withoutBody returns a route for a check of parameters and headers only. The route's document has the version 3.0, because kin-openapi compiles
+// a schema for each value if the version is 3.1. Version 3.0 has all keywords that our parameters and headers use.
 func (c *Contract) withoutBody(route *routers.Route) *routers.Route {
 	plain := *route
 	plain.Spec = c.plain

@@ -390,7 +390,7 @@ func TestStructComparesNamesAndOptionality(t *testing.T) {
 	}
 }
 
-// withoutBody relies on this. Keyword "examples" checks nothing.
+// withoutBody relies on this. Version 3.0 does not know the keyword "examples", which restricts no value.
 func TestParametersAndHeadersUseNoKeywordThatOpenAPI30Lacks(t *testing.T) {
 	t.Parallel()
 	known := []string{"type", "format", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "items", "minItems", "maxItems", "uniqueItems", "default", "example", "examples", "description"}

@@ -84,8 +84,14 @@ func serveAs(t *testing.T, change func(*options)) whole {
 	return s
 }
 
-// listened serves a handler as the program does, on a listener of its own, and returns the address.
+// listened serves a handler as the program does, on a free port, and returns the address.
 func listened(t *testing.T, h http.Handler) string {
+	t.Helper()
+	return listenedBy(t, h, func(l net.Listener) net.Listener { return l })
+}
+
+// listenedBy is listened with a listener that a test can change.
+func listenedBy(t *testing.T, h http.Handler, change func(net.Listener) net.Listener) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,7 +99,7 @@ func listened(t *testing.T, h http.Handler) string {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
-	go func() { served <- web.Serve(ctx, l, h, slog.New(slog.DiscardHandler)) }()
+	go func() { served <- web.Serve(ctx, change(l), h, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-served; err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +17,6 @@ import (
 	"github.com/carillonhq/carillon/cmd/carillon/cli/events"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -314,22 +312,8 @@ type tailBody struct {
 func TestASlowReaderOfATail(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	serving, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	served := make(chan error, 1)
-	go func() {
-		served <- web.Serve(serving, narrow{listener}, s.router, slog.New(slog.DiscardHandler))
-	}()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	address, admin := listener.Addr().String(), s.mint(t, "acme", tenants.TenantAdmin)
+	address := listenedBy(t, s.router, func(l net.Listener) net.Listener { return narrow{l} })
+	admin := s.mint(t, "acme", tenants.TenantAdmin)
 	var lines strings.Builder
 	long := strings.Repeat("x", 200) // so that the buffers of a connection hold the lines of two seconds at most
 	for n := range 150 {             // as many lines a second

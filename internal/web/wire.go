@@ -39,7 +39,7 @@ type wire struct {
 	part               part
 	ambiguous          atomic.Bool
 	last               atomic.Bool // no other request follows: see CloseAfter
-	lingered           atomic.Bool
+	lingered           atomic.Bool // CloseWrite was called
 }
 
 // part is the part of a request that the current line belongs to.

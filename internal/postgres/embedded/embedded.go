@@ -375,7 +375,7 @@ func (s *Server) initialize(ctx context.Context, ephemeral bool) error {
 	args := []string{"-U", role, "-E", "UTF8", "--locale=C"}
 	if ephemeral {
 		// The server listens on loopback only, and its data ends with it. SCRAM derives a key from the password for each connection, which
-		// takes longer than many a test.
+		// takes longer than many tests do.
 		args = append(args, "-A", "password", "--no-sync")
 	} else {
 		args = append(args, "-A", "scram-sha-256")
