@@ -74,15 +74,20 @@ type expiredLease struct {
 func (x *Expiry) endSomeLeases(ctx context.Context, from time.Time) (n int, err error) {
 	err = postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, x.pool, func(tx pgx.Tx) error {
-			rows, _ := tx.Query(ctx, `
+			var expired []*expiredLease
+			var b pgx.Batch
+			b.Queue(postgres.GenericPlans)
+			b.Queue(`
 				SELECT id, tenant_id, worker, leased_at, until_at, ticks
 				FROM lease
 				WHERE until_at <= (SELECT `+postgres.Now+`) AND until_at >= $2
 				ORDER BY until_at
 				LIMIT $1
-				FOR UPDATE SKIP LOCKED`, mostExpired, from) // CollectRows reports the error
-			expired, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[expiredLease])
-			if err != nil {
+				FOR UPDATE SKIP LOCKED`, mostExpired, from).Query(func(rows pgx.Rows) (err error) {
+				expired, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[expiredLease])
+				return err
+			})
+			if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 				return fmt.Errorf("read ended leases: %w", err)
 			}
 			n = len(expired)

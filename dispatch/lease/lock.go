@@ -52,6 +52,7 @@ func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []mess
 	}
 	l := lockedLeases{held: map[int64]lockedLease{}, beats: map[slotName]time.Time{}}
 	var b pgx.Batch
+	b.Queue(postgres.GenericPlans)
 	b.Queue(`SELECT id, until_at, leased_at, worker FROM lease WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR KEY SHARE`, tenant, ids).Query(func(rows pgx.Rows) error {
 		var id int64
 		var one lockedLease

@@ -35,6 +35,7 @@ func leaseRoom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest
 	}
 	var b pgx.Batch
 	var held int
+	b.Queue(postgres.GenericPlans)
 	b.Queue(lock, leaseLocks, int32(tenant))
 	b.Queue(record.LeasedTicks, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(&held) })
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -225,10 +226,10 @@ const readySince = `
 // whether any of the workflows has a max_running.
 func (ls *Leases) anyReady(ctx context.Context, tenant tenants.ID, r leaseRequest) (places []ReadyPlace, limited bool, err error) {
 	l := ls.Ready.begin(tenant, r.workflows, ls.horizon)
+	var b pgx.Batch
+	b.Queue(postgres.GenericPlans)
 	if len(l.unknown) > 0 {
-		if err := l.read(ls.api.Query(ctx, allReady, tenant, l.unknown)); err != nil {
-			return nil, false, err
-		}
+		b.Queue(allReady, tenant, l.unknown).Query(l.read)
 	}
 	if len(l.known) > 0 {
 		var workflows, queues, names []string
@@ -240,16 +241,17 @@ func (ls *Leases) anyReady(ctx context.Context, tenant tenants.ID, r leaseReques
 				workflows, queues, priorities, from = append(workflows, name), append(queues, q.Queue), append(priorities, q.Priority), append(from, at)
 			}
 		}
-		if err := l.read(ls.api.Query(ctx, readySince, tenant, names, workflows, queues, priorities, from, names, seen, mostArrived)); err != nil {
-			return nil, false, err
-		}
+		b.Queue(readySince, tenant, names, workflows, queues, priorities, from, names, seen, mostArrived).Query(l.read)
+	}
+	if err := ls.api.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, false, fmt.Errorf("look for ready ticks: %w", err)
 	}
 	ls.Ready.end(l)
 	return l.places(r.queues), l.limited, nil
 }
 
 // read adds rows to what the look has found.
-func (l *readyLook) read(rows pgx.Rows, _ error) error { // ForEachRow reports the error
+func (l *readyLook) read(rows pgx.Rows) error {
 	var workflow string
 	var q ReadyQueue
 	var first, last int64
@@ -266,10 +268,7 @@ func (l *readyLook) read(rows pgx.Rows, _ error) error { // ForEachRow reports t
 		found.arrived, found.last = found.arrived+n, max(found.last, last)
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("look for ready ticks: %w", err)
-	}
-	return nil
+	return err
 }
 
 // places returns the queues with ready ticks; only those of queues if it is not empty.

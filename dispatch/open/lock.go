@@ -48,7 +48,7 @@ func (o *Opener) lockChunks(ctx context.Context, tx pgx.Tx, first, through int64
 		skip = " FOR UPDATE"
 	}
 	var b pgx.Batch
-	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`) // planning for each set of values would cost a third of the opening of a small chunk
+	b.Queue(postgres.GenericPlans) // planning for each set of values would cost a third of the opening of a small chunk
 	b.Queue(`SELECT `+chunk.Columns+` FROM chunk c WHERE `+chunk.OfRun+skip, first, through)
 	floor, stuck := o.unopened.From(o.cluster.Horizon)
 	b.Queue(`SELECT ` + postgres.Now) // before everything that decides the ticks is read

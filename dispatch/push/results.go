@@ -221,22 +221,23 @@ func ownedChunks(ctx context.Context, tx pgx.Tx, self int64, outcomes []outcome,
 			ids, epochs = append(ids, s.Chunk), append(epochs, s.Epoch)
 		}
 	}
-	err = tx.QueryRow(ctx, `SELECT `+postgres.Now+` FROM set_config('lock_timeout', $1::bigint::text, true)`, lockWait.Milliseconds()).Scan(&now)
-	if err != nil {
-		return nil, now, fmt.Errorf("read clock: %w", err)
-	}
-	rows, err := tx.Query(ctx, `
+	mine = map[Sending]bool{}
+	var b pgx.Batch
+	b.Queue(postgres.GenericPlans)
+	b.Queue(`SELECT `+postgres.Now+` FROM set_config('lock_timeout', $1::bigint::text, true)`, lockWait.Milliseconds()).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&now)
+	})
+	b.Queue(`
 		SELECT c.id, c.epoch
 		FROM unnest($1::bigint[], $2::int[]) AS i (id, epoch)
 		JOIN chunk c ON c.id = i.id AND c.epoch = i.epoch AND c.owner = $3
 		ORDER BY c.id
-		FOR SHARE OF c`, ids, epochs, self)
-	if err != nil {
-		return nil, now, fmt.Errorf("look whose chunks they are: %w", err)
-	}
-	mine = map[Sending]bool{}
-	var s Sending
-	if _, err := pgx.ForEachRow(rows, []any{&s.Chunk, &s.Epoch}, func() error { mine[s] = true; return nil }); err != nil {
+		FOR SHARE OF c`, ids, epochs, self).Query(func(rows pgx.Rows) error {
+		var s Sending
+		_, err := pgx.ForEachRow(rows, []any{&s.Chunk, &s.Epoch}, func() error { mine[s] = true; return nil })
+		return err
+	})
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, now, fmt.Errorf("look whose chunks they are: %w", err)
 	}
 	return mine, now.UTC(), nil
@@ -296,12 +297,14 @@ func (r *results) finishChunks(ctx context.Context, self int64, outcomes []outco
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err := r.d.pool.Exec(ctx, `
+	var b pgx.Batch
+	b.Queue(postgres.GenericPlans)
+	b.Queue(`
 		UPDATE chunk c
 		SET done_at = `+postgres.Now+`
 		FROM unnest($1::bigint[], $2::int[]) AS i (id, epoch)
 		WHERE c.id = i.id AND c.epoch = i.epoch AND c.owner = $3`, ids, epochs, self)
-	if err != nil {
+	if err := r.d.pool.SendBatch(ctx, &b).Close(); err != nil {
 		r.d.sender.chunks.doubts.Add(ids) // this process takes these chunks again, and finds nothing to send
 		r.d.log.Warn("cannot mark chunks done", "error", err)
 	}

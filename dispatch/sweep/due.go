@@ -106,7 +106,7 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16, from dueLook) (f found
 
 // queueDue queues the statements whose results collect reads, in the same order.
 func queueDue(b *pgx.Batch, shard int16, from dueLook) {
-	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`)
+	b.Queue(postgres.GenericPlans)
 	cohorts.LockShard(b, shard)
 	b.Queue(skewClock(`SELECT ` + postgres.Now))
 	b.Queue(anyHeld)

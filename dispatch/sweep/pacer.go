@@ -229,7 +229,7 @@ type lockedTurn struct {
 // lockTurn locks the shard and the turn. The turn is not due if another process has just served it.
 func lockTurn(ctx context.Context, tx pgx.Tx, shard int16, of workflowName) (t lockedTurn, err error) {
 	var b pgx.Batch
-	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`)
+	b.Queue(postgres.GenericPlans)
 	cohorts.LockShard(&b, shard)
 	b.Queue(`SELECT FROM rate_turn WHERE tenant_id = $1 AND workflow = $2 FOR UPDATE`, of.tenant, of.name)
 	b.Queue(skewClock(`SELECT `+postgres.Now+`, COALESCE((SELECT due_at <= `+postgres.Now+` FROM rate_turn WHERE tenant_id = $1 AND workflow = $2), false),

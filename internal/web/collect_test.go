@@ -165,3 +165,46 @@ func TestManyBytesOfRowsAreReadInATurn(t *testing.T) {
 		}
 	})
 }
+
+// After a page with many bytes, the next one of the tenant begins its turn before its query. A slow query gives the turn back.
+func TestAPageWithManyBytesQueriesInATurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader()
+		r.budget.turns.saw(2, time.Now())
+		r.read(t.Context(), 1, manyRows, muchWork)
+		r.read(t.Context(), 1, manyRows, muchWork)
+		r.read(t.Context(), 1, manyRows, 0)
+		r.read(t.Context(), 1, manyRows, 0)
+		r.want(t, 1)
+		if wait := r.waitsForTurn(t); wait != 0 {
+			t.Errorf("the query of the first page keeps the turn for %v", wait)
+		}
+		r.release <- struct{}{}
+		r.want(t, 1)
+		if wait := r.waitsForTurn(t); wait != longestQuery {
+			t.Errorf("the query of the second page keeps the turn for %v, want %v", wait, longestQuery)
+		}
+		r.release <- struct{}{}
+		r.want(t, 1)
+		time.Sleep(longestQuery - time.Millisecond)
+		r.release <- struct{}{}
+		r.want(t, 1)
+		if wait := r.waitsForTurn(t); wait != 0 {
+			t.Errorf("the query after a page with few bytes keeps the turn for %v", wait)
+		}
+		r.allEnd(t, 4)
+	})
+}
+
+// waitsForTurn returns how long a request of tenant 2 waits for a turn.
+func (r *reader) waitsForTurn(t *testing.T) time.Duration {
+	t.Helper()
+	began := time.Now()
+	other := turn{account: &account{budget: r.budget, tenant: 2}}
+	if err := other.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer other.end()
+	return time.Since(began)
+}

@@ -23,7 +23,8 @@ type pages struct {
 // tenantPages are the large pages of one tenant.
 type tenantPages struct {
 	turns turns
-	users int // requests that read or wait
+	users int  // requests that read or wait
+	heavy bool // the last page that was read had many bytes
 }
 
 const (
@@ -35,26 +36,33 @@ func newPages() *pages {
 	return &pages{most: mostTurns(), byTenant: map[int32]*tenantPages{}}
 }
 
-// beginPage waits until the request in ctx may read a page of n rows. The caller calls end after that. A page that would wait for longer
-// than longestWait is refused.
-func beginPage(ctx context.Context, n int) (end func(), err error) {
+// page is one large page that a tenant reads. A nil page is one that waits for nothing.
+type page struct {
+	of     *pages
+	tenant int32
+	mine   *tenantPages
+}
+
+// beginPage waits until the request in ctx may read a page of n rows. The caller ends the page after that. A page that would wait for
+// longer than longestWait is refused.
+func beginPage(ctx context.Context, n int) (*page, error) {
 	a := accountOf(ctx)
 	if a == nil || n < manyRows || !a.budget.turns.others(a.tenant, time.Now()) {
-		return func() {}, nil
+		return nil, nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
-	end, err = a.budget.pages.begin(waiting, a.tenant)
+	p, err := a.budget.pages.begin(waiting, a.tenant)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		f := fault.New(http.StatusTooManyRequests, "rate_limited", "a tenant reads at most %d large pages at a time in one process while other tenants use it", a.budget.pages.most)
 		f.RetryAfter = time.Second
 		f.Extra = map[string]any{"quota": "pages_in_flight", "limit": a.budget.pages.most, "used": a.budget.pages.most}
 		return nil, f
 	}
-	return end, err
+	return p, err
 }
 
-func (p *pages) begin(ctx context.Context, tenant int32) (end func(), err error) {
+func (p *pages) begin(ctx context.Context, tenant int32) (*page, error) {
 	p.mu.Lock()
 	mine := p.byTenant[tenant]
 	if mine == nil {
@@ -63,21 +71,49 @@ func (p *pages) begin(ctx context.Context, tenant int32) (end func(), err error)
 	}
 	mine.users++
 	p.mu.Unlock()
+	one := &page{p, tenant, mine}
 	if err := mine.turns.begin(ctx, tenant); err != nil {
-		p.leave(tenant, mine)
+		one.leave()
 		return nil, err
 	}
-	return func() {
-		mine.turns.end()
-		p.leave(tenant, mine)
-	}, nil
+	return one, nil
+}
+
+// expects reports whether the page probably has many bytes: the tenant's last page had, and since then a large page of the tenant was
+// always read or waited for.
+func (p *page) expects() bool {
+	if p == nil {
+		return false
+	}
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	return p.mine.heavy
+}
+
+// had records whether the page had many bytes.
+func (p *page) had(many bool) {
+	if p == nil {
+		return
+	}
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	p.mine.heavy = many
+}
+
+// end lets the next page of the tenant begin.
+func (p *page) end() {
+	if p == nil {
+		return
+	}
+	p.mine.turns.end()
+	p.leave()
 }
 
 // leave removes a request from those of its tenant.
-func (p *pages) leave(tenant int32, mine *tenantPages) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if mine.users--; mine.users == 0 {
-		delete(p.byTenant, tenant)
+func (p *page) leave() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.mine.users--; p.mine.users == 0 {
+		delete(p.of.byTenant, p.tenant)
 	}
 }

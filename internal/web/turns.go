@@ -166,6 +166,22 @@ func (t *turn) end() {
 	all.end()
 }
 
+// lend begins a turn that ends by itself after most. Before that, keep makes it a turn that only end ends; the caller calls keep in any
+// case.
+func (t *turn) lend(ctx context.Context, most time.Duration) (keep func(), err error) {
+	if err := t.begin(ctx); err != nil || !t.has {
+		return func() {}, err
+	}
+	lent := *t
+	t.has = false
+	timer := time.AfterFunc(most, lent.end)
+	return func() {
+		if timer.Stop() {
+			t.has = true
+		}
+	}, nil
+}
+
 // inTurn runs work on that many bytes. It waits for a turn first if the bytes are many.
 func inTurn(ctx context.Context, bytes int, work func() error) error {
 	if bytes < muchWork {

@@ -1,0 +1,57 @@
+package lease_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/dispatch/dispatchtest"
+	"github.com/carillonhq/carillon/dispatch/lease"
+	"github.com/carillonhq/carillon/internal/postgres"
+)
+
+// PostgreSQL plans the statements of leases and finishes once for a connection: planning them takes longer than their work.
+func TestLeasesAndFinishesArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	const n = 8
+	h.ReadyHerd("herd", 2*n)
+	for range n { // one after another, so that all are on one connection
+		for i, one := range h.Lease("herd", 2) {
+			f := lease.Finish{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete"}
+			if i == 1 {
+				f.Outcome = "fail"
+			}
+			if got, err := h.Dispatch.Leases.Finish(t.Context(), h.Tenant, []lease.Finish{f}); err != nil || got[0] != lease.Done {
+				t.Fatal(got, err)
+			}
+		}
+	}
+	rows, _ := h.Config.API.Query(postgres.ForTenant(t.Context(), int32(h.Tenant)), `SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements`) // ForEachRow reports the error
+	var statement string
+	var generic, custom int
+	once := map[string]bool{}
+	if _, err := pgx.ForEachRow(rows, []any{&statement, &generic, &custom}, func() error {
+		for _, write := range []string{"UPDATE schedule_state", "UPDATE tick", "INSERT INTO attempt", "UPDATE ready", "INSERT INTO lease", "INSERT INTO delayed", "FROM ready"} {
+			if !strings.Contains(statement, write) {
+				continue
+			}
+			once[write] = once[write] || generic > 1
+			if custom > 1 && generic+custom > n/2 {
+				t.Errorf("planned %d times: %s", custom, statement)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(once) != 7 {
+		t.Errorf("the connection has only statements of %v", once)
+	}
+	for write, is := range once {
+		if !is {
+			t.Errorf("no statement with %s has one plan", write)
+		}
+	}
+}
