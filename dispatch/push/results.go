@@ -157,13 +157,15 @@ func (r *results) write(batch []outcome) {
 		if err == nil {
 			continue
 		}
-		r.d.log.Error("cannot write results", "tenant", tenant, "ticks", len(outcomes), "error", err)
-		if _, alive := r.d.member.Self(); alive {
-			r.mu.Lock()
-			r.setAside(tenant, outcomes)
-			r.room.Broadcast() // for those of the tenant
-			r.mu.Unlock()
+		if _, alive := r.d.member.Self(); !alive {
+			r.d.log.Error("cannot write results; other processes send their ticks again", "tenant", tenant, "ticks", len(outcomes), "error", err)
+			continue
 		}
+		r.d.log.Warn("cannot write results yet", "tenant", tenant, "ticks", len(outcomes), "error", err)
+		r.mu.Lock()
+		r.setAside(tenant, outcomes)
+		r.room.Broadcast() // for those of the tenant
+		r.mu.Unlock()
 	}
 }
 

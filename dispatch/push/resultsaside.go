@@ -134,7 +134,7 @@ func (r *results) wroteAside(tenant tenants.ID, n int, now time.Time, err error)
 	case !alive:
 		r.dropAside(tenant, a)
 	case err != nil:
-		r.d.log.Error("cannot write results", "tenant", tenant, "ticks", n, "error", err)
+		r.d.log.Warn("cannot write results yet", "tenant", tenant, "ticks", n, "error", err)
 		a.pause = min(2*a.pause, longestPause)
 		a.next = now.Add(a.pause)
 	default:
