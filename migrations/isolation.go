@@ -324,7 +324,8 @@ BEGIN
     SELECT format('%I.%I', n.nspname, c.relname)
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.oid = '`+schema+`'::regnamespace AND c.relkind = 'r' AND c.reltuples < 0 AND pg_relation_size(c.oid) > 131072
+    WHERE n.oid = '`+schema+`'::regnamespace AND c.relkind = 'r' AND pg_relation_size(c.oid) > 131072
+      AND (c.reltuples < 0 OR pg_relation_size(c.oid) > 4 * 8192 * c.relpages::bigint)
   LOOP
     EXECUTE 'ANALYZE (SKIP_LOCKED) ' || name;
   END LOOP;

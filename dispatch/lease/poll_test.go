@@ -15,17 +15,29 @@ import (
 // lookCounter counts the looks for ready ticks: those of single polls, and those for all polls of a process.
 type lookCounter struct{ single, shared atomic.Int64 }
 
-func (c *lookCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (c *lookCounter) count(sql string) {
 	switch {
-	case strings.Contains(data.SQL, "SELECT p.tenant, p.workflow"):
+	case strings.Contains(sql, "SELECT p.tenant, p.workflow"):
 		c.shared.Add(1)
-	case strings.Contains(data.SQL, "WITH RECURSIVE every"), strings.Contains(data.SQL, "max(r.id), count(*)"):
+	case strings.Contains(sql, "WITH RECURSIVE every"), strings.Contains(sql, "max(r.id), count(*)"):
 		c.single.Add(1)
 	}
+}
+
+func (c *lookCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	c.count(data.SQL)
 	return ctx
 }
 
 func (c *lookCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (c *lookCounter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (c *lookCounter) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) { c.count(data.SQL) }
+
+func (c *lookCounter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 // However many workers wait, one periodic look for all of them finds a ready tick whose notification was lost.
 func TestIdlePollsLookTogether(t *testing.T) {
