@@ -10,6 +10,7 @@ import (
 // checker compares the record and the receipts with the operations of the clients. It uses no code of the product, and does not trust what
 // the product reports of itself.
 type checker struct {
+	history  *history
 	record   *record
 	lives    map[name]*biography
 	receipts map[string][]*receipt // by tick
@@ -39,7 +40,7 @@ const doubtfulFor = 15 * time.Second
 
 func newChecker(rec *record, h *history, l *ledger, t *troubles) *checker {
 	c := &checker{
-		record: rec, lives: map[name]*biography{}, receipts: map[string][]*receipt{}, byID: map[string]*tick{}, troubles: t,
+		record: rec, history: h, lives: map[name]*biography{}, receipts: map[string][]*receipt{}, byID: map[string]*tick{}, troubles: t,
 		byRule: map[string]int{}, shown: map[string]int{},
 	}
 	for n, ops := range h.byKey() {

@@ -10,6 +10,7 @@ import (
 // run is an invented run without a fault: one schedule fires every ten seconds for two minutes.
 type run struct {
 	ops      []*operation
+	edits    []*edit
 	record   *record
 	ledger   *ledger
 	troubles *troubles
@@ -81,7 +82,7 @@ func (r *run) drop(i int) {
 
 func (r *run) rules(t *testing.T) []string {
 	t.Helper()
-	h := &history{}
+	h := &history{edits: map[string][]*edit{"t": r.edits}}
 	for _, o := range r.ops {
 		h.add(o)
 	}
@@ -120,27 +121,32 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 			r.tick(5).MissedCount, r.receipt(5).MissedCount = 1, 1
 			r.ops[0].after.missed = "all"
 		}},
-		"a tick is made early":             {"I2", func(r *run) { r.tick(5).FiredAt = r.tick(5).Timestamp.Add(-time.Millisecond) }},
-		"a tick comes early":               {"I2", func(r *run) { r.receipt(5).At = r.tick(5).Timestamp.Add(-time.Millisecond) }},
-		"last_timestamp is another":        {"I3", func(r *run) { r.tick(5).LastTimestamp = &r.tick(3).Timestamp }},
-		"a number is left out":             {"I3", func(r *run) { *r.tick(12).Occurrence = 13 }},
-		"upcoming is another":              {"I3", func(r *run) { r.receipt(5).Upcoming[0] = after(61) }},
-		"upcoming is short":                {"I3", func(r *run) { r.receipt(5).Upcoming = r.receipt(5).Upcoming[:4] }},
-		"a message differs from its tick":  {"I3", func(r *run) { r.receipt(5).MissedCount = 1 }},
-		"a tick never ends":                {"I4", func(r *run) { r.tick(5).State, r.tick(5).EndedAt = "running", nil }},
-		"a tick failed too soon":           {"I4", func(r *run) { r.tick(5).State = "failed" }},
-		"nobody took what succeeded":       {"I4", func(r *run) { r.receipt(5).Outcome = turnedOff }},
-		"skipped for no reason":            {"I4", func(r *run) { r.tick(5).State, r.tick(5).Reason = "skipped", "" }},
-		"an attempt has another payload":   {"I5", func(r *run) { again(r, 5).Payload = []byte(`{"tenant":"t","key":"k","n":2}`) }},
-		"the payload is another version's": {"I5", func(r *run) { r.receipt(5).Payload = []byte(`{"tenant":"t","key":"k","n":2}`) }},
-		"a signature is wrong":             {"I5", func(r *run) { r.receipt(5).Signed = false }},
-		"webhook-id is another":            {"I5", func(r *run) { r.receipt(5).ID = "other" }},
-		"taken twice for no reason":        {"I6", func(r *run) { again(r, 5) }},
-		"a stale token was believed":       {"I7", func(r *run) { r.ledger.complain("I7 a token") }},
-		"a schedule is gone":               {"I8", func(r *run) { delete(r.record.stored, whose) }},
-		"a version is lost":                {"I8", func(r *run) { r.ops[0].Version = 2; r.record.audit[whose] = []audited{auditedPut(1), auditedPut(2)} }},
-		"a pause is lost":                  {"I8", func(r *run) { r.pause(121) }},
-		"a trigger is lost":                {"I8", func(r *run) { r.trigger(50) }},
+		"a tick is made early":      {"I2", func(r *run) { r.tick(5).FiredAt = r.tick(5).Timestamp.Add(-time.Millisecond) }},
+		"a tick comes early":        {"I2", func(r *run) { r.receipt(5).At = r.tick(5).Timestamp.Add(-time.Millisecond) }},
+		"last_timestamp is another": {"I3", func(r *run) { r.tick(5).LastTimestamp = &r.tick(3).Timestamp }},
+		"a number is left out":      {"I3", func(r *run) { *r.tick(12).Occurrence = 13 }},
+		"upcoming is another":       {"I3", func(r *run) { r.receipt(5).Upcoming[0] = after(61) }},
+		"upcoming is short":         {"I3", func(r *run) { r.receipt(5).Upcoming = r.receipt(5).Upcoming[:4] }},
+		"upcoming is of a calendar's former days": {"I3", func(r *run) {
+			r.holiday(5, "2026-06-01 ", 20)
+			r.edits = append(r.edits, &edit{holiday: "2026-06-03 ", began: after(40), applied: after(45)})
+		}},
+		"upcoming is of a calendar's later days": {"I3", func(r *run) { r.holiday(5, "2026-06-01 ", 70) }},
+		"a message differs from its tick":        {"I3", func(r *run) { r.receipt(5).MissedCount = 1 }},
+		"a tick never ends":                      {"I4", func(r *run) { r.tick(5).State, r.tick(5).EndedAt = "running", nil }},
+		"a tick failed too soon":                 {"I4", func(r *run) { r.tick(5).State = "failed" }},
+		"nobody took what succeeded":             {"I4", func(r *run) { r.receipt(5).Outcome = turnedOff }},
+		"skipped for no reason":                  {"I4", func(r *run) { r.tick(5).State, r.tick(5).Reason = "skipped", "" }},
+		"an attempt has another payload":         {"I5", func(r *run) { again(r, 5).Payload = []byte(`{"tenant":"t","key":"k","n":2}`) }},
+		"the payload is another version's":       {"I5", func(r *run) { r.receipt(5).Payload = []byte(`{"tenant":"t","key":"k","n":2}`) }},
+		"a signature is wrong":                   {"I5", func(r *run) { r.receipt(5).Signed = false }},
+		"webhook-id is another":                  {"I5", func(r *run) { r.receipt(5).ID = "other" }},
+		"taken twice for no reason":              {"I6", func(r *run) { again(r, 5) }},
+		"a stale token was believed":             {"I7", func(r *run) { r.ledger.complain("I7 a token") }},
+		"a schedule is gone":                     {"I8", func(r *run) { delete(r.record.stored, whose) }},
+		"a version is lost":                      {"I8", func(r *run) { r.ops[0].Version = 2; r.record.audit[whose] = []audited{auditedPut(1), auditedPut(2)} }},
+		"a pause is lost":                        {"I8", func(r *run) { r.pause(121) }},
+		"a trigger is lost":                      {"I8", func(r *run) { r.trigger(50) }},
 		"a tick is not in the record": {"I8", func(r *run) {
 			r.receipt(5).TickID, r.receipt(5).ID = "other", "other"
 			again(r, 6)
@@ -179,6 +185,17 @@ func (r *run) op(seconds float64, kind string) *operation {
 	return o
 }
 
+// holiday edits the calendar, and gives the message of the i-th tick the upcoming times of the edited one. The edit does not belong to the
+// key, because it has got another version meanwhile.
+func (r *run) holiday(i int, days string, seconds float64) {
+	t := &r.ops[0].after.timing
+	t.out.named = true
+	r.edits = append(r.edits, &edit{holiday: days, began: after(seconds), applied: after(seconds + 5)})
+	edited := *t
+	edited.out.holiday = days
+	r.receipt(i).Upcoming = edited.next(r.receipt(i).Timestamp, 5, r.receipt(i).Timestamp.Add(8*24*time.Hour))
+}
+
 func (r *run) pause(seconds float64)   { r.op(seconds, "pause").pause = true }
 func (r *run) trigger(seconds float64) { r.op(seconds, "trigger") }
 func (r *run) troubled()               { r.troubles.add(disturbance{"kill", "dispatch-1", began, after(120)}) }
@@ -188,6 +205,10 @@ func TestWhatMayBeIsNotWrong(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(*run){
 		"missed, and counted": func(r *run) { r.drop(5); r.tick(5).MissedCount, r.receipt(5).MissedCount = 1, 1 },
+		"upcoming is of the calendar's days at the delivery": func(r *run) {
+			r.receipt(5).At, r.receipt(5).Done = after(50.9), after(51)
+			r.holiday(5, "2026-06-01 ", 50.5)
+		},
 		"taken twice, as an acknowledgement may have been lost": func(r *run) { again(r, 5); r.troubled() },
 		"a time while a pause was asked for, recorded": func(r *run) {
 			r.stop(79.9)

@@ -90,13 +90,20 @@ func (c *checker) asDefined(n name, r *receipt) {
 }
 
 // foretold reports whether upcoming follows from the timing of the tick's version, or from that of an era in which the tick may have been
-// swept.
+// swept. A tick that waits while its key gets other versions uses the calendar of the moment at which it is delivered.
 func (c *checker) foretold(l *life, r *receipt, d *definition) bool {
 	timings := []*timing{&d.timing}
 	for _, e := range l.eras {
 		edited := d.timing.out.named && e.timing.out.named && e.fromA.Before(r.At) // each attempt uses the calendar of its own moment
 		if e.may(r.Timestamp) || edited {
 			timings = append(timings, e.timing)
+		}
+	}
+	if d.timing.out.named {
+		for _, holiday := range c.history.holidays(r.Tenant, r.Timestamp, r.At) {
+			t := d.timing
+			t.out.holiday = holiday
+			timings = append(timings, &t)
 		}
 	}
 	return slices.ContainsFunc(timings, func(t *timing) bool {

@@ -46,10 +46,48 @@ const (
 	maybe   = "maybe"
 )
 
-// history is all operations of the clients, for each key in the order of their starts.
+// edit is a change of a tenant's calendar. It began to apply at one moment of [began, applied].
+type edit struct {
+	holiday string
+	began   time.Time
+	applied time.Time // zero: unknown
+}
+
+// history is all operations of the clients, for each key in the order of their starts, and all edits of each tenant's calendar.
 type history struct {
-	mu  sync.Mutex
-	ops []*operation
+	mu    sync.Mutex
+	ops   []*operation
+	edits map[string][]*edit
+}
+
+// edit notes that an edit of a tenant's calendar begins. The caller calls applied with the time of its answer.
+func (h *history) edit(tenant, holiday string, began time.Time) (applied func(answered time.Time)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.edits == nil {
+		h.edits = map[string][]*edit{}
+	}
+	e := &edit{holiday: holiday, began: began}
+	h.edits[tenant] = append(h.edits[tenant], e)
+	return func(answered time.Time) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		e.applied = answered.Add(inForceWithin)
+	}
+}
+
+// holidays returns the days that a tenant's calendar may have had at a moment from first to last.
+func (h *history) holidays(tenant string, first, last time.Time) (all []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	edits := h.edits[tenant]
+	for i, e := range edits {
+		over := i+1 < len(edits) && !edits[i+1].applied.IsZero() && edits[i+1].applied.Before(first)
+		if e.began.Before(last) && !over {
+			all = append(all, e.holiday)
+		}
+	}
+	return all
 }
 
 func (h *history) add(o *operation) {

@@ -233,7 +233,12 @@ func (w *writer) draw(lasting bool, payload string) definition {
 }
 
 func (w *writer) putCalendar(ctx context.Context) (answer, int, error) {
-	return w.until(ctx, http.MethodPut, "/v1/calendars/"+calendarName, fmt.Appendf(nil, `{"dates":%s}`, quoted(w.holiday)))
+	applied := w.history.edit(w.tenant, w.holiday, time.Now())
+	a, tries, err := w.until(ctx, http.MethodPut, "/v1/calendars/"+calendarName, fmt.Appendf(nil, `{"dates":%s}`, quoted(w.holiday)))
+	if err == nil {
+		applied(time.Now())
+	}
+	return a, tries, err
 }
 
 // edit puts other days into the tenant's calendar, with or without today. That changes the timing of all schedules that name it.
