@@ -187,7 +187,6 @@ func TestAPageWithManyBytesQueriesInATurn(t *testing.T) {
 		}
 		r.release <- struct{}{}
 		r.want(t, 1)
-		time.Sleep(longestQuery - time.Millisecond)
 		r.release <- struct{}{}
 		r.want(t, 1)
 		if wait := r.waitsForTurn(t); wait != 0 {
