@@ -21,6 +21,8 @@ func provoke(h *dispatchtest.Carillon) (goOn func()) {
 	h.T.Helper()
 	release, releaseHeld := provokePushes(h), provokeHold(h)
 	provokeRarePushes(h)
+	h.Catcher("w", 1, nil)
+	h.Put("w", "k", dispatchtest.Hourly("skip")) // it gets a backfill
 	provokeSweeps(h)
 	leaving := h.Quota("leaving", 100)
 	for _, sql := range []string{
@@ -54,6 +56,8 @@ func provoke(h *dispatchtest.Carillon) (goOn func()) {
 				h.End(one, "complete", false)
 			}
 		}
+		from, to := dispatchtest.Hours(3)
+		h.Backfill(from, to, "buffer_all")
 		if _, _, err := h.Dispatch.Control.Trigger(h.T.Context(), h.Tenant, "parallel", "0", control.TriggerParams{In: "1s"}, once.Request{}); err != nil {
 			h.T.Error(err)
 		}
@@ -63,13 +67,26 @@ func provoke(h *dispatchtest.Carillon) (goOn func()) {
 			return h.Number(`SELECT count(*) FROM delayed WHERE tenant_id = $1 AND waits_for = 'parked'`, h.Tenant) > 0
 		})
 		h.Exec(`UPDATE endpoint SET state = 'enabled' WHERE tenant_id = $1 AND name = 'parked'`, h.Tenant)
-		dispatchtest.Until(h.T, "ticks wait for the one before", func() bool {
-			return h.Number(`SELECT count(*) FROM buffered WHERE tenant_id = $1 AND NOT orphan`, h.Tenant) > 0
-		})
+		provokeExpired(h)
 		release()
 		releaseHeld()
 		h.Exec(`UPDATE notice SET next_at = clock_timestamp() WHERE tenant_id = $1`, h.Tenant)
 	}
+}
+
+// provokeExpired makes the ticks too late that wait for a slow one.
+func provokeExpired(h *dispatchtest.Carillon) {
+	h.T.Helper()
+	waits := func(key, more string) func() bool {
+		return func() bool {
+			return h.Number(`
+				SELECT count(*) FROM buffered b JOIN schedule s ON s.tenant_id = b.tenant_id AND s.id = b.schedule_id
+				WHERE b.tenant_id = $1 AND s.workflow = 'slow' AND s.key = $2 AND `+more, h.Tenant, key) > 0
+		}
+	}
+	dispatchtest.Until(h.T, "a tick waits for the one before", waits("buffer_one", "true"))
+	h.Exec(`UPDATE schedule SET max_lateness_s = 1, on_expired = 'skip' WHERE tenant_id = $1 AND workflow = 'slow' AND key = 'buffer_all'`, h.Tenant)
+	dispatchtest.Until(h.T, "a tick that waits is too late", waits("buffer_all", "nominal_at < clock_timestamp() - interval '2 seconds'"))
 }
 
 // provokeHold makes a schedule of each second whose workflow is held until release.
@@ -178,6 +195,7 @@ var notRun = []string{
 	"message.Messages.specTiming", "finish.LockTick", "cohorts.ReadProfiles", "tenants.QueueHappened",
 	"upkeep.invariants", // the deep ones run in `carillon doctor` only
 	// They end the erasure of a key, as the tenant, in the API's pool.
+	"postgres.setTenant",
 	"subjects.Erasures.eraseRecord", "subjects.eraseAnswers", "subjects.unfinished.erasePart", "schedules.LockRows", "subjects.unerased",
 	// They end what a request ends.
 	"finish.dropAnswers",

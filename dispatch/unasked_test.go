@@ -25,6 +25,7 @@ type source struct {
 	uses     map[types.Object][]types.Object // what a function, constant or variable names
 	texts    map[types.Object][][]string     // its SQL texts; a text that is not constant is in parts
 	named    map[string]types.Object         // such as "dispatch.Dispatch.Start"
+	guesses  map[types.Object][]string       // what a function names of a value without a known type, such as a row that pgx collects
 }
 
 // unaskedSQL returns the SQL texts of the functions that some functions reach by calls, by the functions' names.
@@ -33,11 +34,21 @@ func unaskedSQL(t *testing.T, roots ...string) map[string][][]string {
 	s := &source{
 		t: t, files: token.NewFileSet(), packages: map[string]*types.Package{},
 		info: types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}},
-		uses: map[types.Object][]types.Object{}, texts: map[types.Object][][]string{}, named: map[string]types.Object{},
+		uses: map[types.Object][]types.Object{}, texts: map[types.Object][][]string{}, named: map[string]types.Object{}, guesses: map[types.Object][]string{},
 	}
 	for _, room := range []string{"dispatch", "schedules/subjects"} { // dispatch gets the function that ends erasures from subjects
 		if _, err := s.Import(module + room); err != nil {
 			t.Fatal(err)
+		}
+	}
+	type method struct {
+		of   *types.Package
+		name string
+	}
+	methods := map[method][]types.Object{}
+	for _, o := range s.named {
+		if f, ok := o.(*types.Func); ok && f.Signature().Recv() != nil {
+			methods[method{f.Pkg(), f.Name()}] = append(methods[method{f.Pkg(), f.Name()}], f)
 		}
 	}
 	reached := map[types.Object]bool{}
@@ -47,6 +58,11 @@ func unaskedSQL(t *testing.T, roots ...string) map[string][][]string {
 			reached[o] = true
 			for _, used := range s.uses[o] {
 				reach(used)
+			}
+			for _, name := range s.guesses[o] {
+				for _, m := range methods[method{o.Pkg(), name}] {
+					reach(m)
+				}
 			}
 		}
 	}
@@ -144,6 +160,8 @@ func (s *source) read(name *ast.Ident, node ast.Node) {
 			}
 			if used != nil {
 				s.uses[o] = append(s.uses[o], used)
+			} else if s.info.Defs[n] == nil {
+				s.guesses[o] = append(s.guesses[o], n.Name)
 			}
 		case *ast.BasicLit, *ast.BinaryExpr:
 			if within != nil && within.Pos() <= n.Pos() && n.End() <= within.End() {

@@ -107,48 +107,77 @@ type bufferedTick struct {
 	Defaults    []byte
 }
 
+// mostExpiredRead is how many buffered ticks of a schedule are read at once after its oldest one has expired.
+const mostExpiredRead = 250
+
+// oldestBuffered returns the buffered ticks that are next, up to $3 of each of schedules $2 of tenant $1.
+const oldestBuffered = `
+	SELECT st.schedule_id, b.nominal_at, b.seq, b.aside, b.attempt, s.shard, s.max_lateness_s, s.on_expired, w.defaults
+	FROM schedule_state st
+	JOIN schedule s ON s.tenant_id = st.tenant_id AND s.id = st.schedule_id
+	LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
+	CROSS JOIN LATERAL (
+		SELECT nominal_at, seq, aside, attempt
+		FROM buffered
+		WHERE tenant_id = st.tenant_id AND schedule_id = st.schedule_id AND (st.live = 0 OR aside AND ` + policy.OverlapSQL + ` = 'allow_all')
+		ORDER BY aside, nominal_at, seq
+		LIMIT $3
+	) b
+	WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2) AND st.aside = 0
+	ORDER BY st.schedule_id, b.aside, b.nominal_at, b.seq`
+
 // release hands out the oldest buffered tick of each of the schedules, in the transaction that ended the tick before it: the schedule's
 // own ticks before those aside. It skips ticks that have expired meanwhile.
 func (f *Finisher) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ids []int64) error {
-	for len(ids) > 0 {
-		rows, _ := tx.Query(ctx, `
-			SELECT DISTINCT ON (b.schedule_id) b.schedule_id, b.nominal_at, b.seq, b.aside, b.attempt,
-				s.shard, s.max_lateness_s, s.on_expired, w.defaults
-			FROM schedule_state st
-			JOIN buffered b ON b.tenant_id = st.tenant_id AND b.schedule_id = st.schedule_id
-			JOIN schedule s ON s.tenant_id = b.tenant_id AND s.id = b.schedule_id
-			LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
-			WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2) AND st.aside = 0
-				AND (st.live = 0 OR b.aside AND `+policy.OverlapSQL+` = 'allow_all')
-			ORDER BY b.schedule_id, b.aside, b.nominal_at, b.seq`, tenant, ids) // CollectRows reports the error
+	for most := 1; len(ids) > 0; most = mostExpiredRead {
+		rows, _ := tx.Query(ctx, oldestBuffered, tenant, ids, most) // CollectRows reports the error
 		next, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[bufferedTick])
 		if err != nil {
 			return fmt.Errorf("read buffered ticks: %w", err)
 		}
-		ids = nil
-		var b pgx.Batch
-		var passed []ident.TickKey
-		for _, w := range next {
-			if w.expired(now) {
-				w.queueExpired(&b, tenant, now)
-				f.Tail.EndedOne(tenant, ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}, record.Skipped)
-				ids, passed = append(ids, w.ScheduleID), append(passed, ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC()})
-				continue
-			}
-			w.queueRelease(&b, tenant, now)
-			f.Tail.Released(tenant, ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq})
-			if err := cohorts.WakeSweep(ctx, tx, w.Shard); err != nil {
-				return err
-			}
-		}
-		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-			return fmt.Errorf("release buffered ticks: %w", err)
-		}
-		if err := f.Rearm(ctx, tx, tenant, now, passed); err != nil {
+		if ids, err = f.releaseSome(ctx, tx, tenant, now, next); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// releaseSome hands out the first tick of each schedule that has not expired, and skips those before it. It returns the schedules whose
+// ticks have all expired. The ticks of a schedule follow one another.
+func (f *Finisher) releaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, next []*bufferedTick) (again []int64, err error) {
+	var b pgx.Batch
+	var late []ident.TickKey
+	released := int64(0) // the schedule of the last released tick
+	for _, w := range next {
+		if w.ScheduleID == released {
+			continue
+		}
+		k := ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}
+		if w.expired(now) {
+			late = append(late, k)
+			f.Tail.EndedOne(tenant, k, record.Skipped)
+			if n := len(again); n == 0 || again[n-1] != w.ScheduleID {
+				again = append(again, w.ScheduleID)
+			}
+			continue
+		}
+		released = w.ScheduleID
+		if n := len(again); n > 0 && again[n-1] == released {
+			again = again[:n-1]
+		}
+		w.queueRelease(&b, tenant, now)
+		f.Tail.Released(tenant, k)
+		if err := cohorts.WakeSweep(ctx, tx, w.Shard); err != nil {
+			return nil, err
+		}
+	}
+	if err := skipExpired(ctx, tx, tenant, now, late); err != nil {
+		return nil, err
+	}
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, fmt.Errorf("release buffered ticks: %w", err)
+	}
+	return again, f.Rearm(ctx, tx, tenant, now, late)
 }
 
 // expired reports whether a buffered tick is too late to be handed out. If this program cannot read the defaults of the workflow, it
@@ -158,13 +187,44 @@ func (w *bufferedTick) expired(now time.Time) bool {
 	return err == nil && w.Seq == 0 && !w.Aside && terms.Expired(w.NominalAt, now)
 }
 
-// queueExpired ends the tick as skipped.
-func (w *bufferedTick) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {
-	b.Queue(`DELETE FROM buffered WHERE `+record.ByKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
-	b.Queue(`UPDATE tick SET state = $5, reason = $6, ended_at = $7 WHERE `+record.ByKey,
-		tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(record.Skipped), int16(record.Expired), now)
-	record.QueueEndedUse(b, tenant, now, record.Skipped, record.Expired, w.ScheduleID)
-	state.Expire(b, state.Schedule{Tenant: tenant, ID: w.ScheduleID})
+// skipExpired ends buffered ticks as skipped.
+func skipExpired(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, late []ident.TickKey) error {
+	if len(late) == 0 {
+		return nil
+	}
+	var keys record.Keys
+	for _, k := range late {
+		keys.Add(k, 0)
+	}
+	err := record.UpdateTicks(ctx, tx, late, record.TickUpdate{
+		SQL: `
+			UPDATE tick t
+			SET state = $8, reason = $9, ended_at = $10
+			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
+			WHERE ` + record.ThatTick,
+		Args: func(part []ident.TickKey) []any {
+			var keys record.Keys
+			for _, k := range part {
+				keys.Add(k, 0)
+			}
+			return []any{tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Skipped), int16(record.Expired), now}
+		},
+		Each: func() error { return nil },
+	})
+	if err != nil {
+		return fmt.Errorf("skip expired ticks: %w", err)
+	}
+	var b pgx.Batch
+	b.Queue(`
+		DELETE FROM buffered b
+		USING unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
+		WHERE `+record.InKeys("b"), tenant, keys.IDs, keys.At, keys.Seqs)
+	record.QueueEndedUse(&b, tenant, now, record.Skipped, record.Expired, keys.IDs...)
+	state.Expire(&b, tenant, keys.IDs)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("skip expired ticks: %w", err)
+	}
+	return nil
 }
 
 // queueRelease makes the tick running, and holds it for the next sweep.

@@ -2,6 +2,8 @@ package state
 
 import (
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // Release hands out an own tick that was buffered: of tenant $1 and schedule $2, at nominal time $3 with number $4. $5 says whether it
@@ -22,9 +24,13 @@ func ReleaseAside(b *pgx.Batch, s Schedule, again bool) {
 			WHERE tenant_id = $1 AND schedule_id = $2`, s.Tenant, s.ID, again)
 }
 
-// Expire skips an own buffered tick that is too late.
-func Expire(b *pgx.Batch, s Schedule) {
-	b.Queue(`UPDATE schedule_state SET buffered = buffered - 1, skipped = skipped + 1 WHERE tenant_id = $1 AND schedule_id = $2`, s.Tenant, s.ID)
+// Expire skips own buffered ticks that are too late, one for each of schedules.
+func Expire(b *pgx.Batch, tenant tenants.ID, schedules []int64) {
+	b.Queue(`
+			UPDATE schedule_state st
+			SET buffered = st.buffered - i.n, skipped = st.skipped + i.n
+			FROM (SELECT id, count(*)::int AS n FROM unnest($2::bigint[]) AS l (id) GROUP BY id) i
+			WHERE st.tenant_id = $1 AND st.schedule_id = i.id`, tenant, schedules)
 }
 
 // Supersede skips own buffered ticks of tenant $1 that newer ticks replace. It is an UPDATE that reads their schedules from a relation

@@ -38,6 +38,7 @@ export async function seed(ready: Ready): Promise<void> {
   await api.put("/v1/workflows/reminders/schedules/user_123%2Fwater", {
     subject: "user_123",
     spec: { timezone: "@subject", intervals: [{ every: "1m", mode: "fixed_rate", first: "now" }] },
+    policy: { overlap: "allow_all" }, // its first tick comes although the one triggered below may still run
     payload: { say: "drink" },
     note: "Asked for by support.",
   });
