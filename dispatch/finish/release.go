@@ -107,8 +107,8 @@ type bufferedTick struct {
 	Defaults    []byte
 }
 
-// mostExpiredRead is how many buffered ticks of a schedule are read at once after its oldest one has expired.
-const mostExpiredRead = 250
+// mostBufferedRead is how many buffered ticks are read at once after the oldest of each schedule has expired, but at least one of each.
+const mostBufferedRead = 500
 
 // oldestBuffered returns the buffered ticks that are next, up to $3 of each of schedules $2 of tenant $1.
 const oldestBuffered = `
@@ -129,8 +129,8 @@ const oldestBuffered = `
 // release hands out the oldest buffered tick of each of the schedules, in the transaction that ended the tick before it: the schedule's
 // own ticks before those aside. It skips ticks that have expired meanwhile.
 func (f *Finisher) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ids []int64) error {
-	for most := 1; len(ids) > 0; most = mostExpiredRead {
-		rows, _ := tx.Query(ctx, oldestBuffered, tenant, ids, most) // CollectRows reports the error
+	for most := 1; len(ids) > 0; most = mostBufferedRead {
+		rows, _ := tx.Query(ctx, oldestBuffered, tenant, ids, max(1, most/len(ids))) // CollectRows reports the error
 		next, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[bufferedTick])
 		if err != nil {
 			return fmt.Errorf("read buffered ticks: %w", err)
