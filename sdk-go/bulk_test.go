@@ -51,25 +51,38 @@ func TestBulkThatIsCutSaysSo(t *testing.T) {
 
 func TestBulkEndsWithItsContextWhileLinesAreBlocked(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
-	defer server.Close()
-	c, err := carillon.New(carillon.Config{URL: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	blocked, release := make(chan struct{}), make(chan struct{})
-	defer close(release)
-	go func() {
-		<-blocked
-		cancel()
-	}()
-	_, err = c.Schedules.PutAll(ctx, func(func(carillon.BulkLine) bool) {
-		close(blocked)
-		<-release
-	}, carillon.BulkParams{})
-	if err == nil {
-		t.Error("got no error")
+	for name, answer := range map[string]http.HandlerFunc{
+		"refused":      func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+		"not answered": func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				close(asked)
+				answer(w, r)
+			}))
+			defer server.Close()
+			c, err := carillon.New(carillon.Config{URL: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			blocked, release := make(chan struct{}), make(chan struct{})
+			defer close(release)
+			go func() {
+				<-blocked
+				<-asked
+				cancel()
+			}()
+			_, err = c.Schedules.PutAll(ctx, func(func(carillon.BulkLine) bool) {
+				close(blocked)
+				<-release
+			}, carillon.BulkParams{})
+			if err == nil {
+				t.Error("got no error")
+			}
+		})
 	}
 }

@@ -44,6 +44,8 @@ func (u upload[L, R]) send(ctx context.Context, c *Client, end any) error {
 	}
 	req.Header.Set("Content-Type", ndjson)
 	req.Header.Set("Accept", ndjson)
+	// net/http returns only when it no longer reads the body, also from a request whose context has ended.
+	defer context.AfterFunc(ctx, func() { _ = body.Close() })()
 	sent := make(chan error, 1)
 	go func() {
 		err := u.write(out)
