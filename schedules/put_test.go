@@ -389,7 +389,7 @@ func TestMethodsAreScopedToTenant(t *testing.T) {
 	before := h.Put("a", schedulestest.ByCron("0 12 * * *"))
 	config := h.Schedules.Config
 	config.Pool = h.Pool // without tenant isolation, so that the queries themselves must name the tenant
-	config.Forecasts = forecast.New(forecast.Config{Pool: h.Pool, Timings: config.Timings, Quotas: config.Quotas, Log: slog.New(slog.DiscardHandler)})
+	config.Forecasts = forecast.New(forecast.Config{Pool: h.Pool, Timings: config.Timings, Quotas: config.Quotas, Log: slog.New(slog.DiscardHandler), Within: time.Minute})
 	ctx, s, by := t.Context(), schedules.New(config), schedules.Changer{By: "eve"}
 	_, err := s.Get(ctx, h.Other, "w", "a")
 	absent := schedulestest.WantFault(t, err, 404, "not_found").Detail

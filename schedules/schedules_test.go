@@ -27,7 +27,7 @@ func BenchmarkWall(b *testing.B) {
 	h := schedulestest.New(b)
 	config := h.Schedules.Config
 	config.Pool, config.Operations = h.Pool, nil
-	config.Forecasts = forecast.New(forecast.Config{Pool: h.Pool, Timings: config.Timings, Quotas: config.Quotas, Log: config.Log})
+	config.Forecasts = forecast.New(forecast.Config{Pool: h.Pool, Timings: config.Timings, Quotas: config.Quotas, Log: config.Log, Within: time.Minute})
 	past := schedules.New(config)
 	all := make([]tenants.ID, 100)
 	for i := range all {

@@ -78,6 +78,12 @@ func serveAs(t *testing.T, change func(*options)) whole {
 			t.Error(err)
 		}
 	})
+	ahead := make(chan struct{})
+	go func() {
+		defer close(ahead)
+		h.forecasts.LookAhead(t.Context())
+	}()
+	t.Cleanup(func() { <-ahead })
 	server := httptest.NewServer(h.router)
 	t.Cleanup(server.Close)
 	s.url, s.routes, s.router = server.URL, ofAPI(h.router), h.router

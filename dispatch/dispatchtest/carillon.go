@@ -82,7 +82,7 @@ func NewOn(t *testing.T, pool *pgxpool.Pool) *Carillon {
 	h.Calendars = calendars.New(calendars.Config{Pool: api, IDs: ids, Timings: h.Config.Timings, Cursors: cursors, Operations: h.Config.Operations})
 	h.Schedules = schedules.New(schedules.Config{
 		Pool: api, IDs: ids, Timings: h.Config.Timings, HandOut: h.Dispatch.Chunker.HandOut, Quotas: Quotas, Cursors: cursors, Log: h.Config.Log,
-		Operations: h.Config.Operations, Forecasts: forecast.New(forecast.Config{Pool: api, Timings: h.Config.Timings, Quotas: Quotas, Log: h.Config.Log}),
+		Operations: h.Config.Operations, Forecasts: forecast.New(forecast.Config{Pool: api, Timings: h.Config.Timings, Quotas: Quotas, Log: h.Config.Log, Within: time.Minute}),
 	})
 	h.Actions = schedules.NewActions(h.Schedules, h.Dispatch.Control.TriggerOf)
 	h.Subjects = subjects.New(subjects.Config{
