@@ -44,8 +44,8 @@ func (u upload[L, R]) send(ctx context.Context, c *Client, end any) error {
 	}
 	req.Header.Set("Content-Type", ndjson)
 	req.Header.Set("Accept", ndjson)
-	// net/http returns only when it no longer reads the body, also from a request whose context has ended.
-	defer context.AfterFunc(ctx, func() { _ = body.Close() })()
+	// When ctx ends, the body fails with its error. Without this net/http would wait for the next line before it returns.
+	defer context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })() // it never fails
 	sent := make(chan error, 1)
 	go func() {
 		err := u.write(out)
