@@ -79,7 +79,7 @@ func serveAs(t *testing.T, change func(*options)) whole {
 		}
 	})
 	ahead := make(chan struct{})
-	go func() {
+	go func() { // on a busy machine forecasts take long, and are computed here
 		defer close(ahead)
 		h.forecasts.LookAhead(t.Context())
 	}()

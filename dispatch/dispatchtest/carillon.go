@@ -80,9 +80,10 @@ func NewOn(t *testing.T, pool *pgxpool.Pool) *Carillon {
 	h.Dispatch = h.Process()
 	h.Dispatch.RegisterSteps()
 	h.Calendars = calendars.New(calendars.Config{Pool: api, IDs: ids, Timings: h.Config.Timings, Cursors: cursors, Operations: h.Config.Operations})
+	forecasts := forecast.New(forecast.Config{Pool: api, Timings: h.Config.Timings, Quotas: Quotas, Log: h.Config.Log, Within: time.Minute}) // on a machine that is busy too
 	h.Schedules = schedules.New(schedules.Config{
 		Pool: api, IDs: ids, Timings: h.Config.Timings, HandOut: h.Dispatch.Chunker.HandOut, Quotas: Quotas, Cursors: cursors, Log: h.Config.Log,
-		Operations: h.Config.Operations, Forecasts: forecast.New(forecast.Config{Pool: api, Timings: h.Config.Timings, Quotas: Quotas, Log: h.Config.Log, Within: time.Minute}),
+		Operations: h.Config.Operations, Forecasts: forecasts,
 	})
 	h.Actions = schedules.NewActions(h.Schedules, h.Dispatch.Control.TriggerOf)
 	h.Subjects = subjects.New(subjects.Config{
