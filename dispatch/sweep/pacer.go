@@ -20,6 +20,7 @@ const (
 	rateLook      = 40 * time.Millisecond  // between two turns of a workflow with ticks that wait: less than what a bucket holds
 	othersRate    = 300 * time.Millisecond // a turn that is so late is taken by any process
 	mostRateWait  = time.Second            // until the next look at a workflow without tokens, as its rate may be raised
+	restingLook   = time.Second            // between two looks of a process that has found no turn for restAfter: each look reads as far ahead
 	stoppedRate   = 5 * time.Second        // likewise of a halted or suspended tenant
 	mostRateTurns = 64                     // that are read at once
 	pacedTogether = time.Second            // cohorts with nominal times up to so much after the first one are served with it
@@ -29,6 +30,7 @@ const (
 type pacer struct {
 	stirred chan struct{} // a cohort of this process began to wait
 	turns   cluster.LowEnd
+	found   time.Time // when a look last found a turn
 }
 
 func newPacer() pacer {
@@ -97,12 +99,21 @@ func (s *Sweeper) ServeRates(ctx context.Context) (wait time.Duration, err error
 	return wait, errors.Join(errs...)
 }
 
-// rateTurns reads the turns that this process takes now, and how long it is until the next one.
+// rateTurns reads the turns that this process takes now, and how long it is until the next one. If there has been none for a while, the
+// process looks less often. A turn that another process creates meanwhile is late by othersRate at most, as that process takes it then.
 func (s *Sweeper) rateTurns(ctx context.Context) (turns []rateTurn, wait time.Duration, err error) {
-	from, first, err := s.fair.pacer.turns.Look(ctx, s.pool, s.cluster.Horizon)
-	if err != nil || first.IsZero() {
+	pacer := &s.fair.pacer
+	from, first, err := pacer.turns.Look(ctx, s.pool, s.cluster.Horizon)
+	if err != nil {
 		return nil, lookEvery, err
 	}
+	if first.IsZero() {
+		if time.Since(pacer.found) > restAfter {
+			return nil, restingLook, nil
+		}
+		return nil, lookEvery, nil
+	}
+	pacer.found = time.Now()
 	rows, _ := s.pool.Query(ctx, `
 		SELECT tenant_id, workflow, extract(epoch FROM `+postgres.Now+` - due_at)::float8
 		FROM rate_turn

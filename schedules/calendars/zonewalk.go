@@ -51,20 +51,23 @@ type zoneWalk struct {
 func (w *zoneWalk) step(ctx context.Context, tx pgx.Tx) (more bool, err error) {
 	var version string
 	var at place
+	var earlier bool
 	err = tx.QueryRow(ctx, `
-		SELECT version, COALESCE(walked, $3::jsonb)
+		SELECT version, COALESCE(walked, $3::jsonb), EXISTS (SELECT FROM tzdata e WHERE e.version < $1)
 		FROM tzdata
 		WHERE version = $1 AND begun < 2 AND added_at + $2::interval + begun * interval '1 minute' < `+postgres.Now+`
-		FOR UPDATE SKIP LOCKED`, calendar.InForce().Version(), knownAfter, startOf(0, 0)).Scan(&version, &at)
+		FOR UPDATE SKIP LOCKED`, calendar.InForce().Version(), knownAfter, startOf(0, 0)).Scan(&version, &at, &earlier)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("look for a new tzdata: %w", err)
 	}
-	concerned, at, more, err := w.compare(ctx, tx, version, at)
-	if err != nil {
-		return false, err
+	var concerned []tenants.ID
+	if earlier { // otherwise no cohort has an earlier version, because each process stores its own first
+		if concerned, at, more, err = w.compare(ctx, tx, version, at); err != nil {
+			return false, err
+		}
 	}
 	if len(concerned) > 0 {
 		if _, err := w.ops.BeginEach(ctx, tx, concerned, operations.Request{Kind: tzdataKind, Params: rezoneParams{version}, By: "carillon"}); err != nil {

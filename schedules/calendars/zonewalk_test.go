@@ -3,7 +3,9 @@ package calendars_test
 import (
 	"testing"
 
+	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules/calendars"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/schedulestest"
 )
 
@@ -42,6 +44,49 @@ func TestANewTZDataReadsTheCohortsOfAStep(t *testing.T) {
 				t.Errorf("%s, after %s: %d rows were read for %d, want %d", name, analyze, read, rows, test.rows)
 			}
 		}
+	}
+}
+
+// The first tz database of an installation is compared with no cohort, as none has an earlier version. Later ones are.
+func TestTheFirstTZDataReadsNoCohort(t *testing.T) {
+	t.Parallel()
+	h := schedulestest.New(t)
+	ctx := t.Context()
+	h.Put("a", schedulestest.Spec(calendar.Spec{Timezone: "Europe/Paris", Cron: calendar.StringList{"0 8 * * *"}}))
+	if err := calendars.AdoptZones(ctx, h.Pool, calendar.EmbeddedArchive()); err != nil {
+		t.Fatal(err)
+	}
+	compares := func() bool {
+		t.Helper()
+		h.Exec(`UPDATE tzdata SET begun = 0, added_at = now() - interval '1 hour'`)
+		tx, err := h.Pool.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(ctx) }() // nothing is kept
+		const rowsRead = `SELECT sum(idx_tup_fetch + seq_tup_read)::int FROM pg_stat_xact_user_tables WHERE relname = 'cohort_timing'`
+		var before, after, begun int
+		if err := tx.QueryRow(ctx, rowsRead).Scan(&before); err != nil {
+			t.Fatal(err)
+		}
+		if err := calendars.BeginRezoning(ctx, tx, cohorts.NewTimings(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.QueryRow(ctx, rowsRead).Scan(&after); err != nil {
+			t.Fatal(err)
+		}
+		err = tx.QueryRow(ctx, `SELECT begun FROM tzdata WHERE version = $1`, calendar.InForce().Version()).Scan(&begun)
+		if err != nil || begun != 1 {
+			t.Fatalf("%d comparisons: %v", begun, err)
+		}
+		return after > before
+	}
+	if compares() {
+		t.Error("cohorts were read although no earlier version is stored")
+	}
+	h.Exec(`INSERT INTO tzdata (version, archive) VALUES ('2025b', '')`)
+	if !compares() {
+		t.Error("no cohort was read although an earlier version is stored")
 	}
 }
 

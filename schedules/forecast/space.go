@@ -87,13 +87,14 @@ func (f *Forecasts) StoredBytes(ctx context.Context, tenant tenants.ID) (int, er
 const BytesOf = `octet_length(spec) + COALESCE(octet_length(payload), 0)`
 
 // RecountBytes adds up what a tenant's schedules and versions store, once a day, and corrects the count if it differs: a program that
-// does not count may have written some of them. It reads the rows and the count in one snapshot. Only one process may call it at a time.
+// does not count may have written some of them. The first time is a day after the tenant was created, as a new tenant's count is right.
+// It reads the rows and the count in one snapshot. Only one process may call it at a time.
 func RecountBytes(ctx context.Context, db postgres.DB, tenant tenants.ID) error {
 	due, err := db.Exec(ctx, `
 		INSERT INTO tally (tenant_id, cohort_id, counted_at)
 		SELECT id, $2, `+postgres.Now+`
 		FROM tenant
-		WHERE id = $1 AND erasing_at IS NULL
+		WHERE id = $1 AND erasing_at IS NULL AND created_at < (SELECT `+postgres.Now+`) - interval '1 day'
 			AND NOT EXISTS (SELECT FROM tally WHERE tenant_id = $1 AND cohort_id = $2 AND counted_at > (SELECT `+postgres.Now+`) - interval '1 day')
 		FOR KEY SHARE OF tenant
 		ON CONFLICT (tenant_id, cohort_id) DO UPDATE SET counted_at = excluded.counted_at`, tenant, AllBytes)
