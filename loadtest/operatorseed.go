@@ -137,6 +137,12 @@ var seedSteps = []struct{ what, sql string }{
 		SET failures = 1, failed = 3
 		FROM dead_letter d
 		WHERE d.tenant_id = $1 AND d.nominal_at <= $2 AND st.tenant_id = $1 AND st.schedule_id = d.schedule_id`},
+	{"failing schedules listed", `
+		INSERT INTO failing (tenant_id, schedule_id, workflow, key)
+		SELECT DISTINCT tenant_id, schedule_id, workflow, key
+		FROM dead_letter
+		WHERE tenant_id = $1 AND nominal_at <= $2
+		ON CONFLICT DO NOTHING`},
 	{"90 days of use", `
 		INSERT INTO daily_use (tenant_id, workflow, day, ticks, succeeded)
 		SELECT $1, workflow, ($2::timestamptz AT TIME ZONE 'UTC')::date - n, 1000000, 1000000

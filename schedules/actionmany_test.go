@@ -24,7 +24,7 @@ func TestActionsPickWhatListsPick(t *testing.T) {
 	paris := schedulestest.ByCron("0 12 * * *")
 	paris.Spec.Timezone, paris.Subject = "Europe/Paris", "ann"
 	h.Put("c1", paris)
-	h.Exec(`UPDATE schedule_state SET failures = 1, failed = 1 WHERE schedule_id = (SELECT id FROM schedule WHERE key = 'a2')`)
+	h.SetFailures(1, `s.key = 'a2'`)
 	for i, c := range []struct {
 		p    schedules.ActionParams
 		want string

@@ -40,7 +40,7 @@ func TestFiltersOfLists(t *testing.T) {
 	if _, _, err := h.Schedules.Pause(t.Context(), h.Acme, "b", "ann", schedules.PauseParams{}, schedules.Changer{By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	h.Exec(`UPDATE schedule_state st SET failures = 2 FROM schedule s WHERE s.tenant_id = st.tenant_id AND s.id = st.schedule_id AND s.key IN ('bob', 'x-ann-x') AND $1 > 0`, h.Acme)
+	h.SetFailures(2, `s.key IN ('bob', 'x-ann-x')`)
 	for _, c := range []struct {
 		f    schedules.Filter
 		want string
@@ -89,8 +89,8 @@ func TestFiltersOfLists(t *testing.T) {
 			}
 		}
 	}
-	// A schedule leaves the failing ones when a tick succeeds, and when it is deleted.
-	h.Exec(`UPDATE schedule_state st SET failures = 0 FROM schedule s WHERE s.tenant_id = st.tenant_id AND s.id = st.schedule_id AND s.key = 'x-ann-x' AND $1 > 0`, h.Acme)
+	// A schedule leaves the failing ones when it is deleted, too.
+	h.SetFailures(0, `s.key = 'x-ann-x'`)
 	if err := h.Schedules.Delete(t.Context(), h.Acme, "b", "bob", schedules.Changer{By: "ann"}); err != nil {
 		t.Fatal(err)
 	}

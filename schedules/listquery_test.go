@@ -57,7 +57,7 @@ func crowd(h *schedulestest.Fixture) {
 			UPDATE schedule s SET cohort_id = lone.id FROM lone WHERE s.key = 'k' || lone.n AND s.status = 'active' RETURNING s.id, s.cohort_id
 		)
 		UPDATE member m SET cohort_id = moved.cohort_id FROM moved WHERE m.schedule_id = moved.id`)
-	h.Exec(`UPDATE schedule_state SET failures = 1 WHERE schedule_id % 200 = 0`)
+	h.SetFailures(1, `s.id % 200 = 0`)
 	h.Exec(`ANALYZE`)
 }
 

@@ -310,7 +310,7 @@ func (f *Finisher) countEnded(ctx context.Context, tx pgx.Tx, done *ends) error 
 	var failures int32
 	var free bool
 	var delay *time.Time
-	var failing, released []int64
+	var failing, began, recovered, released []int64
 	var passed []ident.TickKey
 	if _, err := pgx.ForEachRow(rows, []any{&id, &failures, &free, &delay}, func() error {
 		if delay != nil {
@@ -319,8 +319,13 @@ func (f *Finisher) countEnded(ctx context.Context, tx pgx.Tx, done *ends) error 
 				passed = append(passed, k)
 			}
 		}
-		if failures > 0 {
-			failing = append(failing, id)
+		switch {
+		case failures == state.Recovered:
+			recovered = append(recovered, id)
+		case failures > 0:
+			if failing = append(failing, id); failures == done.tallies[id].failed {
+				began = append(began, id)
+			}
 		}
 		if free {
 			released = append(released, id)
@@ -328,6 +333,9 @@ func (f *Finisher) countEnded(ctx context.Context, tx pgx.Tx, done *ends) error 
 		return nil
 	}); err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
+	}
+	if err := state.ListFailing(ctx, tx, tenant, began, recovered); err != nil {
+		return err
 	}
 	if err := f.Rearm(ctx, tx, tenant, now, passed); err != nil {
 		return err

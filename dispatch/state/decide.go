@@ -19,7 +19,7 @@ type Schedule struct {
 // Decision is what happens to a new tick: it is handed out, buffered or skipped.
 type Decision int16
 
-// The decisions, as column decision of schedule_state stores the last one.
+// The decisions, as column decision of schedule_state stores the last one. End stores other numbers there.
 const (
 	handedOut Decision = iota
 	Buffered

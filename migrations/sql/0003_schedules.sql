@@ -175,7 +175,7 @@ COMMENT ON COLUMN schedule_state.last_tick_at IS 'with last_seq: the tick that w
 COMMENT ON COLUMN schedule_state.delay_at IS 'fixed_delay: nominal time of the tick that is out (swept and not ended)';
 COMMENT ON COLUMN schedule_state.delay_left IS 'fixed_delay: how many ticks are left; null: no limit';
 COMMENT ON COLUMN schedule_state.rezoned_at IS 'when a daily schedule changed its zone: a next tick that comes too soon is left out';
-COMMENT ON COLUMN schedule_state.decision IS 'what became of the tick that was decided last: 0 handed out, 1 buffered, 2 skipped';
+COMMENT ON COLUMN schedule_state.decision IS 'what the last statement that decided or ended ticks returns: 0 handed out, 1 buffered, 2 skipped; 3 a tick succeeded after failures, 4 ticks ended otherwise';
 COMMENT ON COLUMN schedule_state.skips IS 'nominal times that a client asked to leave out';
 COMMENT ON COLUMN schedule_state.failures IS 'ticks that failed in a row';
 
@@ -187,24 +187,11 @@ CREATE TABLE failing (
   PRIMARY KEY (tenant_id, schedule_id)
 );
 CREATE UNIQUE INDEX failing_workflow_key ON failing (tenant_id, workflow, key);
-COMMENT ON TABLE failing IS 'The schedules whose last ended tick failed, in the order of lists. Triggers of schedule_state keep it.';
+COMMENT ON TABLE failing IS 'The schedules whose last ended tick failed, in the order of lists. Written by dispatch/state. A trigger deletes the row with the state of the schedule.';
 
 -- The table changes only when the first tick fails and when one succeeds again. An index on schedule_state by failures would be changed
--- by each failure, and could not have the order of workflow and key.
--- +goose StatementBegin
-CREATE FUNCTION keep_failing() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  IF NEW.failures > 0 THEN
-    INSERT INTO failing (tenant_id, schedule_id, workflow, key)
-    SELECT tenant_id, id, workflow, key FROM schedule WHERE tenant_id = NEW.tenant_id AND id = NEW.schedule_id
-    ON CONFLICT DO NOTHING;
-  ELSE
-    DELETE FROM failing WHERE tenant_id = NEW.tenant_id AND schedule_id = NEW.schedule_id;
-  END IF;
-  RETURN NULL;
-END
-$$;
--- +goose StatementEnd
+-- by each failure, and could not have the order of workflow and key. With a trigger AFTER UPDATE, PostgreSQL would read the old row of
+-- each change of schedule_state once more.
 -- +goose StatementBegin
 CREATE FUNCTION forget_failing() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -213,8 +200,6 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
-CREATE TRIGGER schedule_state_failing AFTER UPDATE OF failures ON schedule_state FOR EACH ROW
-  WHEN ((OLD.failures > 0) <> (NEW.failures > 0)) EXECUTE FUNCTION keep_failing();
 CREATE TRIGGER schedule_state_failing_deleted AFTER DELETE ON schedule_state FOR EACH ROW
   WHEN (OLD.failures > 0) EXECUTE FUNCTION forget_failing();
 

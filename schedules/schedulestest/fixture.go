@@ -222,6 +222,22 @@ func One[T any](h *Fixture, sql string, args ...any) (v T) {
 	return v
 }
 
+// SetFailures stores how many ticks of schedules failed in a row, and lists the failing schedules. condition is SQL about a schedule s.
+func (h *Fixture) SetFailures(n int, condition string) {
+	h.T.Helper()
+	h.Exec(`
+		UPDATE schedule_state st SET failures = $1, failed = $1
+		FROM schedule s
+		WHERE s.tenant_id = st.tenant_id AND s.id = st.schedule_id AND `+condition, n)
+	h.Exec(`DELETE FROM failing`)
+	h.Exec(`
+		INSERT INTO failing (tenant_id, schedule_id, workflow, key)
+		SELECT s.tenant_id, s.id, s.workflow, s.key
+		FROM schedule s
+		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
+		WHERE st.failures > 0`)
+}
+
 // Backdate moves the cohorts of acme and their members back in time, as if nothing had swept them since.
 func (h *Fixture) Backdate(d time.Duration) {
 	h.T.Helper()
