@@ -179,6 +179,7 @@ func provokeSweeps(h *dispatchtest.Carillon) {
 		`UPDATE cohort SET tzdata = '2025b' WHERE workflow = 'zoned' AND tenant_id = $1`,
 		`UPDATE cohort SET retime_at = NULL, revision = 0 WHERE workflow = 'off' AND tenant_id = $1`,
 		`UPDATE calendar_revision SET marked = 0 WHERE tenant_id = $1`,
+		`UPDATE tenant SET created_at = created_at - interval '25 hours' WHERE id = $1`,
 		`INSERT INTO process (name, place, pid, sweeps, dispatches, beat_at) SELECT 'gone', place, 2147483647, false, false, now() - interval '1 hour' FROM process WHERE place <> '' AND $1 > 0 LIMIT 1`,
 		// Parked ticks of an endpoint that is gone, and of a tenant that goes on.
 		`INSERT INTO delayed (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)

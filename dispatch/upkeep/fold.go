@@ -2,10 +2,6 @@ package upkeep
 
 import (
 	"context"
-	"errors"
-	"time"
-
-	"github.com/carillonhq/carillon/dispatch/sweep"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,11 +12,7 @@ import (
 )
 
 // folding adds up what other transactions counted in rows of their own.
-type folding struct {
-	pool     *pgxpool.Pool
-	idle     *sweep.Idle
-	analyzed time.Time // of fold: the lock of its task guards it
-}
+type folding struct{ pool *pgxpool.Pool }
 
 // addUpUse adds up to history.MostUse deltas to their days and to the series, for the workflow and for the tenant, deletes them, and
 // returns how many. Processes that fold at the same time wait for each other, and for an erasure of a tenant.
@@ -61,14 +53,4 @@ func (f *folding) addUpUse(ctx context.Context) (n int64, err error) {
 			SELECT count(*) FROM taken`, history.MostUse).Scan(&n)
 	})
 	return n, err
-}
-
-// fold adds up how many members the cohorts have, and updates the planner's statistics of tables that have grown.
-func (f *folding) fold(ctx context.Context) error {
-	err := forecast.FoldTallies(ctx, f.pool)
-	if time.Since(f.analyzed) < f.idle.Pace(0, sweep.RestAnalyze) {
-		return err
-	}
-	f.analyzed = time.Now()
-	return errors.Join(err, postgres.AnalyzeNew(ctx, f.pool))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/calendars"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -54,7 +55,8 @@ func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartit
 	moves := &moves{c.Pool, c.Settle}
 	parked := &parked{c.Pool, c.Push}
 	clearing := newClearing(c)
-	folding := &folding{pool: c.Pool, idle: c.Idle}
+	folding := &folding{c.Pool}
+	statistics := &statistics{pool: c.Pool, idle: c.Idle}
 	scanning := &scanning{c.Pool, c.Unopened, c.Horizon, &watchdog.late.floors, c.Metrics}
 	dispatches, sweeps := c.Dispatches, c.Sweeps
 	return []Task{
@@ -83,7 +85,10 @@ func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartit
 		{in: dispatches, Name: "tell of keys that expire", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, func(ctx context.Context) (int64, error) {
 			return tenants.TellExpiring(ctx, c.Pool, record.MostCleared)
 		})},
-		{in: sweeps, Name: "count members", every: time.Second, Limit: taskLimit, Some: whole(folding.fold)},
+		{in: sweeps, Name: "count members", every: time.Second, Limit: taskLimit, look: forecast.LookForDeltas, Some: whole(func(ctx context.Context) error {
+			return forecast.FoldTallies(ctx, c.Pool)
+		})},
+		{in: sweeps, Name: "analyze new tables", every: time.Second, Limit: taskLimit, ask: statistics.due, Some: whole(statistics.update)},
 		{in: sweeps, Name: AddUpUse, every: history.FoldUseEvery, Limit: taskLimit, look: `SELECT FROM daily_use_delta WHERE ` + postgres.Unfolded("daily_use_delta"), Some: Full(history.MostUse, folding.addUpUse)},
 		{in: sweeps, Name: LookForStuck, every: watchEvery, Limit: watchLimit, Some: whole(func(ctx context.Context) error { return watchdog.look(ctx, time.Now()) })},
 		{in: sweeps, Name: ScanPromises, every: scanEvery, Limit: scanLimit, Some: whole(scanning.scan)},

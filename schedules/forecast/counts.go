@@ -24,6 +24,9 @@ const (
 	countedRoom  = 50_000 // how many schedules others may make while this process uses an old count
 )
 
+// LookForDeltas finds a delta that FoldTallies has not added yet.
+var LookForDeltas = `SELECT FROM tally_delta WHERE ` + postgres.Unfolded("tally_delta") + ` UNION ALL SELECT FROM inactive_delta WHERE ` + postgres.Unfolded("inactive_delta")
+
 // FoldTallies adds the deltas that were appended since the last call to the tallies of cohorts and tenants. Processes that fold at the
 // same time wait for one another.
 func FoldTallies(ctx context.Context, db postgres.DB) error {

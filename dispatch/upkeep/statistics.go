@@ -1,0 +1,29 @@
+package upkeep
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/dispatch/sweep"
+	"github.com/carillonhq/carillon/internal/postgres"
+)
+
+// statistics are the planner's statistics of tables that are new or have grown.
+type statistics struct {
+	pool    *pgxpool.Pool
+	idle    *sweep.Idle
+	updated atomic.Int64 // when this process last updated them
+}
+
+// due reports whether they may be out of date. In a process that has swept nothing for a while this is less often so.
+func (s *statistics) due(context.Context) (bool, error) {
+	return time.Since(time.Unix(0, s.updated.Load())) >= s.idle.Pace(0, sweep.RestAnalyze), nil
+}
+
+func (s *statistics) update(ctx context.Context) error {
+	s.updated.Store(time.Now().UnixNano())
+	return postgres.AnalyzeNew(ctx, s.pool)
+}
