@@ -306,44 +306,58 @@ func (f *Finisher) countEnded(ctx context.Context, tx pgx.Tx, done *ends) error 
 	if err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
 	}
+	c, err := done.readCounted(rows)
+	if err != nil {
+		return fmt.Errorf("count ended ticks: %w", err)
+	}
+	if err := state.ListFailing(ctx, tx, tenant, c.began, c.recovered); err != nil {
+		return err
+	}
+	if err := f.Rearm(ctx, tx, tenant, now, c.passed); err != nil {
+		return err
+	}
+	if err := f.release(ctx, tx, tenant, now, c.released); err != nil {
+		return err
+	}
+	return f.markFailing(ctx, tx, tenant, c.failing)
+}
+
+// counted has the schedules of ended ticks that need something more.
+type counted struct {
+	failing   []int64         // a tick failed
+	began     []int64         // likewise, and the last one before did not
+	recovered []int64         // a tick succeeded after failures
+	released  []int64         // a buffered tick may be handed out
+	passed    []ident.TickKey // ticks of fixed_delay that are over
+}
+
+// readCounted reads what state.End returns.
+func (done *ends) readCounted(rows pgx.Rows) (c counted, err error) {
 	var id int64
 	var failures int32
 	var free bool
 	var delay *time.Time
-	var failing, began, recovered, released []int64
-	var passed []ident.TickKey
-	if _, err := pgx.ForEachRow(rows, []any{&id, &failures, &free, &delay}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &failures, &free, &delay}, func() error {
 		if delay != nil {
 			k := ident.TickKey{Schedule: id, At: delay.UTC()}
 			if state, did := done.ended[k]; did && state != record.Running {
-				passed = append(passed, k)
+				c.passed = append(c.passed, k)
 			}
 		}
 		switch {
 		case failures == state.Recovered:
-			recovered = append(recovered, id)
+			c.recovered = append(c.recovered, id)
 		case failures > 0:
-			if failing = append(failing, id); failures == done.tallies[id].failed {
-				began = append(began, id)
+			if c.failing = append(c.failing, id); failures == done.tallies[id].failed {
+				c.began = append(c.began, id)
 			}
 		}
 		if free {
-			released = append(released, id)
+			c.released = append(c.released, id)
 		}
 		return nil
-	}); err != nil {
-		return fmt.Errorf("count ended ticks: %w", err)
-	}
-	if err := state.ListFailing(ctx, tx, tenant, began, recovered); err != nil {
-		return err
-	}
-	if err := f.Rearm(ctx, tx, tenant, now, passed); err != nil {
-		return err
-	}
-	if err := f.release(ctx, tx, tenant, now, released); err != nil {
-		return err
-	}
-	return f.markFailing(ctx, tx, tenant, failing)
+	})
+	return c, err
 }
 
 // LockTick locks the row of a tick, and then reads the clock. t is nil if there is no such tick.

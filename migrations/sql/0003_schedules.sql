@@ -187,7 +187,7 @@ CREATE TABLE failing (
   PRIMARY KEY (tenant_id, schedule_id)
 );
 CREATE UNIQUE INDEX failing_workflow_key ON failing (tenant_id, workflow, key);
-COMMENT ON TABLE failing IS 'The schedules whose last ended tick failed, in the order of lists. Written by dispatch/state. A trigger deletes the row with the state of the schedule.';
+COMMENT ON TABLE failing IS 'The schedules whose last ended tick failed, in the order of lists. A trigger deletes the row with the state of the schedule. Written by dispatch/state.';
 
 -- The table changes only when the first tick fails and when one succeeds again. An index on schedule_state by failures would be changed
 -- by each failure, and could not have the order of workflow and key. With a trigger AFTER UPDATE, PostgreSQL would read the old row of
