@@ -89,7 +89,7 @@ func TestFiltersOfLists(t *testing.T) {
 			}
 		}
 	}
-	// A schedule leaves the failing ones when it is deleted, too.
+	// A schedule that is deleted leaves the list of failing ones too.
 	h.SetFailures(0, `s.key = 'x-ann-x'`)
 	if err := h.Schedules.Delete(t.Context(), h.Acme, "b", "bob", schedules.Changer{By: "ann"}); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ type statistics struct {
 	updated atomic.Int64 // when this process last updated them
 }
 
-// due reports whether they may be out of date. In a process that has swept nothing for a while this is less often so.
+// due reports whether it is time to update them. A process that has swept nothing for a while updates them less often.
 func (s *statistics) due(context.Context) (bool, error) {
 	return time.Since(time.Unix(0, s.updated.Load())) >= s.idle.Pace(0, sweep.RestAnalyze), nil
 }
