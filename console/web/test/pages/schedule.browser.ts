@@ -39,11 +39,11 @@ test("a line in the history shows the change of a version between two ticks", as
     expect(answer.ok, await answer.text()).toBe(true);
   };
   for (const hour of [8, 9, 10]) {
-    await send("PUT", "", { spec: { timezone: "Asia/Tokyo", cron: [`0 ${hour} * * *`] } });
+    await send("PUT", "", { spec: { timezone: "Asia/Tokyo", cron: [`0 ${hour} 1 1 *`] } });
     if (hour !== 10) await send("POST", "/trigger", {});
   }
   const page = await open("/demo/schedules/daily-digest/versions?tab=history");
-  await page.getByRole("row").filter({ hasText: "version 3" }).filter({ hasText: "0 9 * * * → 0 10 * * *" }).waitFor();
+  await page.getByRole("row").filter({ hasText: "version 3" }).filter({ hasText: "0 9 1 1 * → 0 10 1 1 *" }).waitFor();
   const lines = await page.getByRole("row").allInnerTexts();
   const kinds = lines.map((l) => (l.startsWith("version") ? l.slice(0, 9) : l.includes("open") ? "tick" : "")).filter(Boolean);
   expect(kinds).toEqual(["version 3", "tick", "version 2", "tick"]);
