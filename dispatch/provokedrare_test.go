@@ -82,6 +82,7 @@ func provokeRareSweeps(h *dispatchtest.Carillon) {
 	h.Put("newer", "k", dispatchtest.EverySecond())
 	often := schedules.Params{Spec: dispatchtest.OffSpec("* * * * * *")}
 	h.Put("often", "k", often)
+	h.Put("w", "often", often) // its messages are sent with the calendar of their moment
 	counted := schedules.Params{Spec: dispatchtest.OffSpec("0 0 2 1 *")}
 	counted.Spec.MaxTicks = new(3)
 	h.Put("off", "counted", counted)

@@ -22,7 +22,7 @@ import (
 // A search finds a row that came below the floor by other means.
 
 const (
-	horizonEvery  = 200 * time.Millisecond
+	horizonEvery  = 500 * time.Millisecond
 	restHorizon   = time.Second
 	HorizonMargin = 100 * time.Millisecond // a statement reads the clock shortly before its transaction gets a number
 	horizonWaits  = time.Minute            // a transaction that is open for longer is not ours: searches find its rows

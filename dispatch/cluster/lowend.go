@@ -23,39 +23,27 @@ type LowEnd struct {
 // SeldomSearch is the pause between two searches where a late row does little harm.
 const SeldomSearch = 10 * time.Second
 
-// Look returns the first past time of the index, or the zero time, and the time from which to read. If no time is past, it searches
-// below the floor.
+// Look returns the first past time of the index, or the zero time, and the time from which to read. From time to time it also searches
+// below the floor, in the same round trip.
 func (e *LowEnd) Look(ctx context.Context, db postgres.DB, h *Horizon) (from, first time.Time, err error) {
 	l := e.Floor.Look(h, false)
-	var at pgtype.Timestamptz
-	if err := db.QueryRow(ctx, e.First, l.From).Scan(&at); err != nil {
+	var at, below pgtype.Timestamptz
+	var entries int
+	var b pgx.Batch
+	b.Queue(e.First, l.From).QueryRow(func(row pgx.Row) error { return row.Scan(&at) })
+	w, search := e.Search.Begin(h, time.Now())
+	if search {
+		b.Queue(WithEntries(e.Below, e.Index), w.From, w.To).QueryRow(func(row pgx.Row) error { return row.Scan(&below, &entries) })
+	}
+	if err := db.SendBatch(ctx, &b).Close(); err != nil {
 		return from, first, fmt.Errorf("look into %s: %w", e.Index, err)
 	}
-	if l.Found(at.Time); at.Valid {
-		return l.From, at.Time, nil
+	l.Found(at.Time)
+	if search {
+		e.Floor.Lower(w.Era, below.Time)
+		e.Search.Ended(w, entries, time.Now())
 	}
-	return l.From, first, e.lower(ctx, db, h)
-}
-
-// lower lowers the floor to an entry that a search finds below it.
-func (e *LowEnd) lower(ctx context.Context, db postgres.DB, h *Horizon) error {
-	w, is := e.Search.Begin(h, time.Now())
-	if !is {
-		return nil
-	}
-	var b pgx.Batch
-	b.Queue(e.Below, w.From, w.To).QueryRow(func(row pgx.Row) error {
-		var first pgtype.Timestamptz
-		err := row.Scan(&first)
-		e.Floor.Lower(w.Era, first.Time)
-		return err
-	})
-	entries := EntriesRead(&b, e.Index)
-	if err := db.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("search %s: %w", e.Index, err)
-	}
-	e.Search.Ended(w, *entries, time.Now())
-	return nil
+	return l.From, at.Time, nil
 }
 
 // Earliest returns the earliest of the times that are not zero, or the zero time.

@@ -2,10 +2,9 @@ package cluster
 
 import (
 	"cmp"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // A row may come below a floor by means that the two rules do not know: by hand, or by a transaction that was open for longer than
@@ -76,12 +75,19 @@ func (s *Search) Ended(w Window, entries int, now time.Time) {
 	}
 }
 
-// EntriesRead queues a query of how many entries of indexes the transaction has read. The batch sets *n.
-func EntriesRead(b *pgx.Batch, indexes ...string) (n *int) {
-	n = new(int)
-	b.Queue(`SELECT COALESCE(sum(pg_stat_get_xact_tuples_returned(name::regclass)), 0)::bigint FROM unnest($1::text[]) name`, indexes).
-		QueryRow(func(row pgx.Row) error { return row.Scan(n) })
-	return n
+// WithEntries returns a query that answers the rows of the given one, each with one more column: how many entries of indexes the query has
+// read. If the given query finds no row, one row comes whose other columns are null.
+func WithEntries(query string, indexes ...string) string {
+	read := make([]string, len(indexes))
+	for i, name := range indexes {
+		read[i] = `pg_stat_get_xact_tuples_returned('` + name + `'::regclass)`
+	}
+	// The aggregate has read all rows before it calls the functions.
+	return `
+		WITH found AS MATERIALIZED (` + query + `)
+		SELECT f.*, n.entries
+		FROM (SELECT count(*), ` + strings.Join(read, " + ") + ` AS entries FROM found) n
+		LEFT JOIN found f ON true`
 }
 
 // Lower lowers the floor to a live entry that a search of that era has found; the zero time changes nothing.

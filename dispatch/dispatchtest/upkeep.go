@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // FromLowEnd changes an argument of the recorded statement that contains word, so that its next run reads from the low end of the index.
@@ -23,8 +24,8 @@ func (r *Recorder) FromLowEnd(word string, arg int) {
 		switch from := args[arg].(type) {
 		case time.Time:
 			args[arg] = time.Time{}
-		case []time.Time:
-			args[arg] = make([]time.Time, len(from))
+		case []time.Time, pgtype.ArrayGetter:
+			args[arg] = make([]time.Time, len(instants(from)))
 		case int64:
 			args[arg] = int64(0)
 		case []int64:
@@ -113,14 +114,26 @@ func (r *Recorder) Began(word string, arg int) (first time.Time) {
 		if !strings.Contains(sql, word) {
 			continue
 		}
-		switch from := args[arg].(type) {
-		case time.Time:
-			return from
-		case []time.Time:
+		if from := instants(args[arg]); len(from) > 0 {
 			return slices.MinFunc(from, time.Time.Compare)
 		}
 	}
 	return first
+}
+
+// instants returns the times of an argument: one, or those of an array.
+func instants(arg any) (all []time.Time) {
+	switch from := arg.(type) {
+	case time.Time:
+		return []time.Time{from}
+	case []time.Time:
+		return from
+	case pgtype.ArrayGetter:
+		for i := range int(from.Dimensions()[0].Length) {
+			all = append(all, from.Index(i).(*pgtype.Timestamptz).Time)
+		}
+	}
+	return all
 }
 
 // Recorder keeps the statements that a pool runs, each with the arguments of its last run.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -57,7 +58,7 @@ func (m *Message) Context() trace.Context { return m.TraceOf(m.ID) }
 
 // AppendJSON appends the message as JSON. It copies the payload as the client sent it.
 func (m *Message) AppendJSON(b []byte) []byte {
-	b = append(b, `{"tick_id":"`...)
+	b = append(slices.Grow(b, m.size()), `{"tick_id":"`...)
 	b = append(b, m.ID...)
 	b = append(b, `","schedule_id":"`...)
 	b = append(b, m.Schedule...)
@@ -115,6 +116,18 @@ func (m *Message) AppendJSON(b []byte) []byte {
 		b = append(b, *m.Content.Payload...)
 	}
 	return append(b, '}')
+}
+
+// size returns about how many bytes the JSON has, so that it is rarely copied while it grows.
+func (m *Message) size() int {
+	const names = 640 // and the values that are short
+	n := names + len(m.Workflow) + 2*len(m.Content.Key) + len(m.When) + len(m.Token)
+	for _, text := range []*string{m.Content.Subject, m.Content.Labels, m.Content.Payload} {
+		if text != nil {
+			n += len(*text)
+		}
+	}
+	return n
 }
 
 var noLabels = "{}"

@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // openChunks holds the floors of the index by owner and opened_at, for this process and for dead ones. Only takeOver uses it.
@@ -114,27 +115,35 @@ func (o *Opener) TakeOwned(ctx context.Context) error {
 	return o.searchOwned(ctx, self)
 }
 
+// ownBelow reads the open chunks of a process $1 that were opened from $2 up to $3, and at least $4 seconds ago.
+var ownBelow = cluster.WithEntries(`
+		SELECT id, epoch, opened_at
+		FROM chunk
+		WHERE owner = $1 AND opened_at >= $2 AND opened_at < $3 AND opened_at < `+postgres.Now+` - make_interval(secs => $4) AND done_at IS NULL
+		ORDER BY id`, "chunk_open")
+
 // searchOwned searches below the floor for lost chunks of this process, and takes them.
 func (o *Opener) searchOwned(ctx context.Context, self int64) error {
 	w, is := o.taking.chunks.search.Begin(o.cluster.Horizon, time.Now())
 	if !is {
 		return nil
 	}
+	rows, _ := o.pool.Query(ctx, ownBelow, self, w.From, w.To, lostAfter.Seconds()) // ForEachRow reports the error
 	var mine []ownChunk
-	var b pgx.Batch
-	b.Queue(`
-		SELECT id, epoch, opened_at, true
-		FROM chunk
-		WHERE owner = $1 AND opened_at >= $2 AND opened_at < $3 AND opened_at < `+postgres.Now+` - make_interval(secs => $4) AND done_at IS NULL
-		ORDER BY id`, self, w.From, w.To, lostAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
-		mine, err = pgx.CollectRows(rows, pgx.RowToStructByPos[ownChunk])
-		return err
+	var id pgtype.Int8
+	var epoch pgtype.Int4
+	var opened pgtype.Timestamptz
+	var entries int
+	_, err := pgx.ForEachRow(rows, []any{&id, &epoch, &opened, &entries}, func() error {
+		if id.Valid {
+			mine = append(mine, ownChunk{ID: id.Int64, Epoch: epoch.Int32, Opened: opened.Time, Old: true})
+		}
+		return nil
 	})
-	entries := cluster.EntriesRead(&b, "chunk_open")
-	if err := o.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err != nil {
 		return fmt.Errorf("search for lost chunks: %w", err)
 	}
-	o.taking.chunks.search.Ended(w, *entries, time.Now())
+	o.taking.chunks.search.Ended(w, entries, time.Now())
 	lost, _ := o.lostOf(mine)
 	o.push.Doubts().Add(lost[min(len(lost), mostTaken):])
 	return o.takeLost(ctx, lost)

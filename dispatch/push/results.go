@@ -225,8 +225,7 @@ func ownedChunks(ctx context.Context, tx pgx.Tx, self int64, outcomes []outcome,
 	}
 	mine = map[Sending]bool{}
 	var b pgx.Batch
-	b.Queue(postgres.GenericPlans)
-	b.Queue(`SELECT `+postgres.Now+` FROM set_config('lock_timeout', $1::bigint::text, true)`, lockWait.Milliseconds()).QueryRow(func(row pgx.Row) error {
+	b.Queue(`SELECT `+postgres.Now+` FROM set_config('lock_timeout', $1::bigint::text, true) l, `+postgres.SetGenericPlans+` p`, lockWait.Milliseconds()).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&now)
 	})
 	b.Queue(`

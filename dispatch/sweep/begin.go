@@ -54,6 +54,7 @@ func (p *pass) begin(ctx context.Context, all []*due) ([]*due, error) {
 		default:
 			c.beginRun(p.now)
 		}
+		p.timings.Remember(names[i]) // for the messages of its ticks
 		ready = append(ready, c)
 	}
 	return ready, p.aside.write(ctx, p.tx, p.shard)

@@ -108,8 +108,7 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16, from dueLook) (f found
 func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 	b.Queue(postgres.GenericPlans)
 	cohorts.LockShard(b, shard)
-	b.Queue(skewClock(`SELECT ` + postgres.Now))
-	b.Queue(anyHeld)
+	b.Queue(skewClock(nowAndHeld))
 	// Many cohorts have at most one member. So this statement reads the first two members of each cohort, which lie next to one
 	// another. A LATERAL with a LIMIT leaves the planner no plan but a nested loop. The sweep decides which members of larger
 	// cohorts it serves.
@@ -148,13 +147,10 @@ func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 
 // collect reads the clock, whether any workflow is held or has a rate, and then what is due.
 func (f *found) collect(results pgx.BatchResults) (err error) {
-	if err = results.QueryRow().Scan(&f.now); err != nil {
-		return fmt.Errorf("read clock: %w", err)
+	if err = results.QueryRow().Scan(&f.now, &f.held, &f.rated); err != nil {
+		return fmt.Errorf("read clock, and look for held workflows: %w", err)
 	}
 	f.now = f.now.UTC()
-	if err = results.QueryRow().Scan(&f.held, &f.rated); err != nil {
-		return fmt.Errorf("look for held workflows: %w", err)
-	}
 	rows, _ := results.Query() // ForEachRow reports the error
 	var first time.Time
 	if f.cohorts, first, err = collectWithMembers(rows); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -19,8 +20,8 @@ type workflowName struct {
 	name   string
 }
 
-// anyHeld finds out whether any workflow is held, and whether any has a rate, by one entry of an index each.
-const anyHeld = `SELECT EXISTS (SELECT FROM workflow WHERE held_at IS NOT NULL), EXISTS (SELECT FROM workflow WHERE rate IS NOT NULL)`
+// nowAndHeld reads the clock, whether any workflow is held, and whether any has a rate, the latter by one entry of an index each.
+const nowAndHeld = `SELECT ` + postgres.Now + `, EXISTS (SELECT FROM workflow WHERE held_at IS NOT NULL), EXISTS (SELECT FROM workflow WHERE rate IS NOT NULL)`
 
 // setAside sets the cohorts of held workflows aside, and returns the others. No run of such a cohort begins or goes on. The release makes
 // the cohort due again: it waits for this sweep, because both take the lock of parking. A cohort whose tenant is being changed is looked at

@@ -25,23 +25,61 @@ func (f *DueFloors) Look(shard int16, h *cluster.Horizon, full bool) dueLook {
 	return dueLook{f.cohort[shard].Look(h, full), f.delayed[shard].Look(h, full), f.turn[shard].Look(h, full)}
 }
 
+// found notes what a reading found.
+func (l dueLook) found(first ShardDue) {
+	l.Cohort.Found(first.Cohort)
+	l.Delayed.Found(first.Delayed)
+	l.turn.Found(first.Turn)
+}
+
 // dueLooks are readings of several shards. Their floors are columns for a query.
 type dueLooks struct {
 	shards                 []int16
-	looks                  map[int16]dueLook
-	cohort, delayed, turns []time.Time
+	looks                  []dueLook             // in the order of the shards
+	place                  [cohorts.Shards]int16 // of each shard in looks
+	cohort, delayed, turns instants
 }
 
 // begin begins readings of shards.
-func (f *DueFloors) begin(shards []int16, h *cluster.Horizon) dueLooks {
-	l := dueLooks{shards: shards, looks: make(map[int16]dueLook, len(shards))}
-	for _, shard := range shards {
+func (f *DueFloors) begin(shards []int16, h *cluster.Horizon) *dueLooks {
+	n := len(shards)
+	l := &dueLooks{shards: shards, looks: make([]dueLook, n), cohort: make(instants, n), delayed: make(instants, n), turns: make(instants, n)}
+	for i, shard := range shards {
 		one := f.Look(shard, h, false)
-		l.looks[shard] = one
-		l.cohort, l.delayed, l.turns = append(l.cohort, one.Cohort.From), append(l.delayed, one.Delayed.From), append(l.turns, one.turn.From)
+		l.looks[i], l.place[shard] = one, int16(i)
+		l.cohort[i], l.delayed[i], l.turns[i] = instant(one.Cohort.From), instant(one.Delayed.From), instant(one.turn.From)
 	}
 	return l
 }
+
+// found notes what the reading of a shard found.
+func (l *dueLooks) found(first ShardDue) {
+	place := l.place[first.shard]
+	l.looks[place].found(first)
+	l.looks[place] = dueLook{}
+}
+
+// foundNothing notes that the other readings found nothing.
+func (l *dueLooks) foundNothing() {
+	for _, one := range l.looks {
+		if one != (dueLook{}) {
+			one.found(ShardDue{})
+		}
+	}
+}
+
+// instants is an array of timestamptz. Unlike a []time.Time, it is encoded without an allocation for each element.
+type instants []pgtype.Timestamptz
+
+func instant(t time.Time) pgtype.Timestamptz { return pgtype.Timestamptz{Time: t, Valid: true} }
+
+func (a instants) Dimensions() []pgtype.ArrayDimension {
+	return []pgtype.ArrayDimension{{Length: int32(len(a)), LowerBound: 1}}
+}
+
+func (a instants) Index(i int) any { return &a[i] }
+
+func (a instants) IndexType() any { return &pgtype.Timestamptz{} }
 
 // dueSoon is how far ahead a look reads. The next one comes earlier than that.
 const dueSoon = 2 * lookEvery
@@ -59,7 +97,8 @@ const firstDue = `
 		) h ON true
 		LEFT JOIN LATERAL (
 			SELECT due_at FROM fair_turn WHERE fair_turn.shard = s.shard AND due_at BETWEEN s.fair_turn AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
-		) t ON true`
+		) t ON true
+		WHERE c.due_at IS NOT NULL OR h.due_at IS NOT NULL OR t.due_at IS NOT NULL`
 
 // Look adds the due shards to the queue, except those that are already queued or being swept. It returns the wait until the next look.
 func (s *Sweeper) Look(ctx context.Context, busy *shardSet, due chan<- int16) (time.Duration, error) {
@@ -69,7 +108,8 @@ func (s *Sweeper) Look(ctx context.Context, busy *shardSet, due chan<- int16) (t
 		return lookEvery, nil
 	}
 	wait := lookEvery
-	err := s.FirstDue(ctx, &s.floors, busy.others(s.cluster.Member.Shards(), time.Now()), func(first ShardDue) {
+	all := s.cluster.Member.Shards()
+	err := s.FirstDue(ctx, &s.floors, busy.others(all, time.Now()), all, func(first ShardDue) {
 		at := cluster.Earliest(first.Cohort, first.Delayed, first.Turn)
 		if left := at.Sub(first.now); left > 0 {
 			wait = min(wait, left+lookLate)
@@ -79,9 +119,6 @@ func (s *Sweeper) Look(ctx context.Context, busy *shardSet, due chan<- int16) (t
 			due <- first.shard
 		}
 	})
-	if err == nil {
-		err = s.SearchDue(ctx, &s.floors, s.cluster.Member.Shards())
-	}
 	if err != nil {
 		return lookEvery, err
 	}
@@ -95,33 +132,53 @@ type ShardDue struct {
 	now                   time.Time // by the database's clock
 }
 
-// FirstDue calls fn with the first due times of each shard.
-func (s *Sweeper) FirstDue(ctx context.Context, floors *DueFloors, shards []int16, fn func(ShardDue)) error {
-	l := floors.begin(shards, s.cluster.Horizon)
-	rows, err := s.pool.Query(ctx, skewClock(firstDue), l.shards, l.cohort, l.delayed, l.turns, dueSoon)
+// FirstDue calls fn with the first due times of each of some shards that has any within dueSoon. From time to time it also searches below the
+// floors of all shards, in the same round trip, and lowers them to the rows that it finds.
+func (s *Sweeper) FirstDue(ctx context.Context, floors *DueFloors, some, all []int16, fn func(ShardDue)) error {
+	l := floors.begin(some, s.cluster.Horizon)
+	var b pgx.Batch
+	b.Queue(skewClock(firstDue), l.shards, l.cohort, l.delayed, l.turns, dueSoon).Query(func(rows pgx.Rows) error { return l.read(rows, fn) })
+	w, search := floors.search.Begin(s.cluster.Horizon, time.Now())
+	var below []ShardDue
+	var entries int
+	if search {
+		b.Queue(firstBelow, all, w.From, w.To).Query(func(rows pgx.Rows) (err error) {
+			below, entries, err = readBelow(rows)
+			return err
+		})
+	}
+	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil || !search {
+		return err
+	}
+	for _, found := range below {
+		floors.cohort[found.shard].Lower(w.Era, found.Cohort)
+		floors.delayed[found.shard].Lower(w.Era, found.Delayed)
+		floors.turn[found.shard].Lower(w.Era, found.Turn)
+	}
+	floors.search.Ended(w, entries, time.Now())
+	return nil
+}
+
+// read reads the rows of firstDue, and calls fn with each.
+func (l *dueLooks) read(rows pgx.Rows, fn func(ShardDue)) error {
+	var first ShardDue
+	var cohort, delayed, turn pgtype.Timestamptz
+	_, err := pgx.ForEachRow(rows, []any{&first.shard, &cohort, &delayed, &turn, &first.now}, func() error {
+		first.Cohort, first.Delayed, first.Turn = cohort.Time, delayed.Time, turn.Time
+		l.found(first)
+		fn(first)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var first ShardDue
-		var cohort, delayed, turn pgtype.Timestamptz
-		if err := rows.Scan(&first.shard, &cohort, &delayed, &turn, &first.now); err != nil {
-			return err
-		}
-		first.Cohort, first.Delayed, first.Turn = cohort.Time, delayed.Time, turn.Time
-		one := l.looks[first.shard]
-		one.Cohort.Found(first.Cohort)
-		one.Delayed.Found(first.Delayed)
-		one.turn.Found(first.Turn)
-		fn(first)
-	}
-	return rows.Err()
+	l.foundNothing()
+	return nil
 }
 
 // firstBelow is like firstDue, for due times from $2 up to $3.
-const firstBelow = `
-		SELECT s.shard, c.due_at, h.due_at, t.due_at
+var firstBelow = cluster.WithEntries(`
+		SELECT s.shard, c.due_at AS cohort, h.due_at AS delayed, t.due_at AS turn
 		FROM unnest($1::smallint[]) AS s (shard)
 		LEFT JOIN LATERAL (
 			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
@@ -131,32 +188,20 @@ const firstBelow = `
 		) h ON true
 		LEFT JOIN LATERAL (
 			SELECT due_at FROM fair_turn WHERE fair_turn.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
-		) t ON true`
+		) t ON true
+		WHERE c.due_at IS NOT NULL OR h.due_at IS NOT NULL OR t.due_at IS NOT NULL`, "cohort_due", "delayed_due", "fair_turn_due")
 
-// SearchDue searches below the floors of shards, and lowers them to the rows that it finds.
-func (s *Sweeper) SearchDue(ctx context.Context, floors *DueFloors, shards []int16) error {
-	w, is := floors.search.Begin(s.cluster.Horizon, time.Now())
-	if !is {
+// readBelow reads the rows of firstBelow, and how many index entries they took.
+func readBelow(rows pgx.Rows) (below []ShardDue, entries int, err error) {
+	var shard pgtype.Int2
+	var cohort, delayed, turn pgtype.Timestamptz
+	_, err = pgx.ForEachRow(rows, []any{&shard, &cohort, &delayed, &turn, &entries}, func() error {
+		if shard.Valid {
+			below = append(below, ShardDue{shard: shard.Int16, Cohort: cohort.Time, Delayed: delayed.Time, Turn: turn.Time})
+		}
 		return nil
-	}
-	var b pgx.Batch
-	b.Queue(firstBelow, shards, w.From, w.To).Query(func(rows pgx.Rows) error {
-		var shard int16
-		var cohort, delayed, turn pgtype.Timestamptz
-		_, err := pgx.ForEachRow(rows, []any{&shard, &cohort, &delayed, &turn}, func() error {
-			floors.cohort[shard].Lower(w.Era, cohort.Time)
-			floors.delayed[shard].Lower(w.Era, delayed.Time)
-			floors.turn[shard].Lower(w.Era, turn.Time)
-			return nil
-		})
-		return err
 	})
-	entries := cluster.EntriesRead(&b, "cohort_due", "delayed_due", "fair_turn_due")
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return err
-	}
-	floors.search.Ended(w, *entries, time.Now())
-	return nil
+	return below, entries, err
 }
 
 // Overdue returns how long ago a due time was, or 0 if it is not past.

@@ -186,15 +186,14 @@ func (l *limiter) draw(ctx context.Context, ask []tenants.ID, wants, debts []int
 	if waits {
 		reach = backlog
 	}
-	var b pgx.Batch // one implicit transaction
-	b.Queue(postgres.GenericPlans)
-	b.Queue(`SELECT set_config('synchronous_commit', 'off', true)`) // a crash gives back what was taken, no more
+	var b pgx.Batch                                                                              // one implicit transaction
+	b.Queue(`SELECT set_config('synchronous_commit', 'off', true), ` + postgres.SetGenericPlans) // a crash gives back what was taken, no more
 	b.Queue(`INSERT INTO allowance (tenant_id, spent_to) SELECT id, '-infinity' FROM tenant WHERE id = ANY ($1::int[]) ORDER BY id ON CONFLICT DO NOTHING`, ask)
 	b.Queue(`SELECT FROM allowance WHERE tenant_id = ANY ($1::int[]) ORDER BY tenant_id FOR UPDATE`, ask)
 	b.Queue(drawTokens, ask, wants, debts, reach.Seconds(), unlimited, tenants.Defaults().TicksPerSecond, leastRest.Seconds(), mostDebt.Seconds(), mostRest.Seconds())
 	results := l.pool.SendBatch(ctx, &b)
 	defer results.Close()
-	for range 4 {
+	for range 3 {
 		if _, err := results.Exec(); err != nil {
 			return nil, fmt.Errorf("take tokens: %w", err)
 		}

@@ -79,12 +79,9 @@ type lateness struct {
 // look reads the first due row of each queue, and sets the metrics of delays.
 func (w *lateness) look(ctx context.Context) error {
 	var cohort, delayed, turn time.Duration
-	err := w.sweep.FirstDue(ctx, &w.floors, allShards, func(s sweep.ShardDue) {
+	err := w.sweep.FirstDue(ctx, &w.floors, allShards, allShards, func(s sweep.ShardDue) {
 		cohort, delayed, turn = max(cohort, s.Overdue(s.Cohort)), max(delayed, s.Overdue(s.Delayed)), max(turn, s.Overdue(s.Turn))
 	})
-	if err == nil {
-		err = w.sweep.SearchDue(ctx, &w.floors, allShards)
-	}
 	if err != nil {
 		return fmt.Errorf("look for what is overdue: %w", err)
 	}

@@ -225,6 +225,13 @@ func (ts *Timings) read(ctx context.Context, db postgres.DB, c CohortTiming, for
 	return t, broken, nil
 }
 
+// Remember notes the timing of a cohort that Of has returned, so that Kept and ByCohort find it by the cohort's id.
+func (ts *Timings) Remember(c CohortTiming) {
+	if inForce := calendar.InForce().Version(); c.Revision == 0 && (c.TZData == "" || c.TZData == inForce) {
+		ts.byCohort.Add(cohortVersion{c.ID, inForce}, c.key())
+	}
+}
+
 // Kept returns the timing of a cohort if it is cached, otherwise nil.
 func (ts *Timings) Kept(cohort int64) *calendar.Timing {
 	return ts.kept(cohort, calendar.InForce().Version())
