@@ -2,6 +2,7 @@ import type { Page } from "playwright-core";
 import { beforeAll, expect, test } from "vitest";
 import { errors, open, server, useBrowser } from "../browser";
 import { Api } from "../fixture";
+import { monday } from "../monday";
 import { Walk } from "./walk";
 import { endedWorld, type World } from "./world";
 
@@ -56,12 +57,6 @@ function spring(): Date {
   return first.getTime() > Date.now() ? first : second;
 }
 
-/** The date of the next Monday, in Auckland. */
-function monday(): string {
-  const today = new Date(Date.parse(`${new Date().toLocaleDateString("sv", { timeZone: "Pacific/Auckland" })}T00:00:00Z`));
-  return new Date(today.getTime() + (8 - (today.getUTCDay() || 7)) * 86_400_000).toISOString().slice(0, 10);
-}
-
 ask("what breaks on 14 March, or whenever the clock is next set forward?", async (walk, page) => {
   await walk.click(rail(page, "Clock changes"));
   const change = page
@@ -104,7 +99,7 @@ ask("pause all free-plan users until Monday", async (walk, page) => {
   await dialog.getByText("800 of 800 schedules would change").waitFor();
   await walk.type(dialog.getByLabel("Why"), "The free plan pauses until Monday.");
   await walk.tab(dialog.getByLabel("Until"));
-  const until = `${monday()}T09:00`;
+  const until = `${monday("Pacific/Auckland", 7)}T09:00`;
   await dialog.getByLabel("Until").fill(until); // by keys, in the order of the browser's language
   await walk.tab(dialog.getByLabel("Type 800 to confirm"));
   await page.keyboard.type("800");
