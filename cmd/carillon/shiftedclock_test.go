@@ -23,7 +23,7 @@ type shifted struct {
 	now  time.Time
 }
 
-// startShifted starts a server whose clock shows at.
+// startShifted starts a server whose clock shows at, a moment to come: the clock only goes forward, and history hides ticks by the real one.
 func startShifted(t *testing.T, at time.Time) *shifted {
 	t.Helper()
 	raw := postgrestest.URL(t)
@@ -179,28 +179,31 @@ func TestWeekendsOfClockChangesOnTheRealServer(t *testing.T) {
 		hour, minute int // the clock skips this time, or shows it twice
 	}
 	weekends := []struct {
-		saturday string
-		clocks   []clock
+		month  time.Month
+		day    int // the clocks change on the first Sunday from this day on
+		clocks []clock
 	}{
-		{"2027-03-13", []clock{{"America/New_York", 2, 30}}},
-		{"2027-03-27", []clock{{"Europe/London", 1, 30}}},
-		{"2027-04-03", []clock{{"America/Santiago", 23, 30}, {"Australia/Sydney", 2, 30}, {"Australia/Lord_Howe", 1, 45}}},
-		{"2027-09-04", []clock{{"America/Santiago", 0, 30}}},
-		{"2027-10-02", []clock{{"Australia/Sydney", 2, 30}, {"Australia/Lord_Howe", 2, 15}}},
-		{"2027-10-30", []clock{{"Europe/London", 1, 30}}},
-		{"2027-11-06", []clock{{"America/New_York", 1, 30}}},
+		{time.March, 8, []clock{{"America/New_York", 2, 30}}},
+		{time.March, 25, []clock{{"Europe/London", 1, 30}}},
+		{time.April, 2, []clock{{"America/Santiago", 23, 30}, {"Australia/Sydney", 2, 30}, {"Australia/Lord_Howe", 1, 45}}},
+		{time.September, 2, []clock{{"America/Santiago", 0, 30}}},
+		{time.October, 1, []clock{{"Australia/Sydney", 2, 30}, {"Australia/Lord_Howe", 2, 15}}},
+		{time.October, 25, []clock{{"Europe/London", 1, 30}}},
+		{time.November, 1, []clock{{"America/New_York", 1, 30}}},
 	}
-	s := startShifted(t, time.Date(2027, 3, 12, 0, 0, 0, 0, time.UTC))
+	year := time.Now().UTC().Year() + 1
+	if time.Date(year, time.April, 1, 0, 0, 0, 0, time.UTC).Weekday() == time.Sunday {
+		year++ // on this day Australia would change its clocks, and Chile a week later
+	}
+	s := startShifted(t, time.Date(year, time.March, 1, 0, 0, 0, 0, time.UTC))
 	for _, w := range weekends {
-		saturday, err := time.Parse(time.DateOnly, w.saturday)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := time.Date(year, w.month, w.day, 0, 0, 0, 0, time.UTC)
+		saturday := first.AddDate(0, 0, (7-int(first.Weekday()))%7-1)
 		from, to := saturday.Add(-12*time.Hour+30*time.Second), saturday.Add(52*time.Hour)
 		s.forward(t, from)
 		for i, c := range w.clocks {
-			s.put(t, fmt.Sprintf("daily-%s-%d", w.saturday, i), c.zone, fmt.Sprintf("%d %d * * *", c.minute, c.hour))
-			s.put(t, fmt.Sprintf("hourly-%s-%d", w.saturday, i), c.zone, fmt.Sprintf("%d * * * *", c.minute))
+			s.put(t, fmt.Sprintf("daily-%s-%d", saturday.Format(time.DateOnly), i), c.zone, fmt.Sprintf("%d %d * * *", c.minute, c.hour))
+			s.put(t, fmt.Sprintf("hourly-%s-%d", saturday.Format(time.DateOnly), i), c.zone, fmt.Sprintf("%d * * * *", c.minute))
 		}
 		s.pass(t, to)
 		for i, c := range w.clocks {
@@ -208,7 +211,7 @@ func TestWeekendsOfClockChangesOnTheRealServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			daily, hourly := fmt.Sprintf("daily-%s-%d", w.saturday, i), fmt.Sprintf("hourly-%s-%d", w.saturday, i)
+			daily, hourly := fmt.Sprintf("daily-%s-%d", saturday.Format(time.DateOnly), i), fmt.Sprintf("hourly-%s-%d", saturday.Format(time.DateOnly), i)
 			s.check(t, daily, wall(zone, from, to, c.hour, c.minute))
 			s.check(t, hourly, wall(zone, from, to, -1, c.minute))
 			for _, key := range []string{daily, hourly} {
@@ -222,8 +225,8 @@ func TestWeekendsOfClockChangesOnTheRealServer(t *testing.T) {
 
 func TestAMonthOnTheRealServer(t *testing.T) {
 	t.Parallel()
-	from := time.Date(2027, 2, 25, 0, 0, 30, 0, time.UTC)
-	to := from.AddDate(0, 1, 5)
+	from := time.Date(time.Now().UTC().Year()+1, time.February, 25, 0, 0, 30, 0, time.UTC)
+	to := from.AddDate(0, 1, 7) // the last Sunday of March is past, on which Dublin changes its clock
 	s := startShifted(t, from)
 	zones := map[string]string{"new-york": "America/New_York", "kathmandu": "Asia/Kathmandu", "dublin": "Europe/Dublin"}
 	for key, zone := range zones {

@@ -17,7 +17,7 @@ type Clock struct {
 	Now  time.Time
 }
 
-// StoppedClock is a migrated database whose clock stands at a moment.
+// StoppedClock is a migrated database whose clock stands at a moment. This should be far ahead: history hides old ticks by the real clock.
 func StoppedClock(t *testing.T, at time.Time) *Clock {
 	t.Helper()
 	raw := postgrestest.URL(t)

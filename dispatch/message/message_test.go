@@ -47,7 +47,7 @@ func TestTickOfALimitedScheduleAnnouncesNoneBeyondTheLast(t *testing.T) {
 // that came after them.
 func TestTicksOpenedLateAnnounceThoseUpToTheLast(t *testing.T) {
 	t.Parallel()
-	c := dispatchtest.StoppedClock(t, time.Date(2027, 3, 1, 0, 0, 0, 5e8, time.UTC))
+	c := dispatchtest.StoppedClock(t, time.Date(2090, 3, 1, 0, 0, 0, 5e8, time.UTC))
 	h := dispatchtest.NewOn(t, c.Pool)
 	if err := h.Dispatch.Register(t.Context()); err != nil {
 		t.Fatal(err)
