@@ -153,21 +153,21 @@ func TestAPauseBeyondTheLastTickCompletes(t *testing.T) {
 func TestResumeFiresOnceWhatWasMissed(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
-	h.Put("a", schedulestest.ByCron("0 * * * *"))
+	latest := h.Put("a", schedulestest.ByCron(schedulestest.EachHour(30))).NextAt.Add(-time.Hour)
 	h.Pause("a", schedules.PauseParams{})
 	h.Resume("a", schedules.ResumeParams{FireOnce: true})
 	if handed := h.TakeHanded(); len(handed) != 0 {
 		t.Fatalf("nothing was missed, and %v was handed out", handed)
 	}
 	h.Pause("a", schedules.PauseParams{})
-	h.Exec(`UPDATE schedule SET paused_at = date_trunc('hour', now()) - interval '3 hours 1 minute'`)
+	h.Exec(`UPDATE schedule SET paused_at = $1`, latest.Add(-3*time.Hour-time.Minute))
 	h.Resume("a", schedules.ResumeParams{FireOnce: true})
 	handed := h.TakeHanded()
 	if len(handed) != 1 {
 		t.Fatalf("got %v, want one", handed)
 	}
-	due, hour := handed[0], schedulestest.One[time.Time](h, `SELECT date_trunc('hour', now())`)
-	if !due.Forced || due.Missed != 3 || !due.Run.At.Equal(hour) || due.Schedule != schedulestest.One[int64](h, `SELECT id FROM schedule`) || due.Cohort != schedulestest.One[int64](h, `SELECT cohort_id FROM schedule`) || due.Tenant != h.Acme {
+	due := handed[0]
+	if !due.Forced || due.Missed != 3 || !due.Run.At.Equal(latest) || due.Schedule != schedulestest.One[int64](h, `SELECT id FROM schedule`) || due.Cohort != schedulestest.One[int64](h, `SELECT cohort_id FROM schedule`) || due.Tenant != h.Acme {
 		t.Errorf("got %+v", due)
 	}
 	h.Pause("a", schedules.PauseParams{})
@@ -244,26 +244,27 @@ func TestAnExhaustedCohortIsNoObstacle(t *testing.T) {
 
 func TestWhatIsDueIsHandedOutBeforeAChange(t *testing.T) {
 	t.Parallel()
+	hourly := schedulestest.EachHour(30)
 	changes := map[string]func(h *schedulestest.Fixture){
 		"retimed": func(h *schedulestest.Fixture) { h.Put("a", schedulestest.ByCron("1 1 1 1 *")) },
 		"paused":  func(h *schedulestest.Fixture) { h.Pause("a", schedules.PauseParams{}) },
 		"put paused": func(h *schedulestest.Fixture) {
-			h.Put("a", schedules.Params{Spec: schedulestest.Cron("0 * * * *"), Status: "paused"})
+			h.Put("a", schedules.Params{Spec: schedulestest.Cron(hourly), Status: "paused"})
 		},
 		"deleted": func(h *schedulestest.Fixture) { h.Delete("a") },
 		"policy": func(h *schedulestest.Fixture) {
-			h.Put("a", schedules.Params{Spec: schedulestest.Cron("0 * * * *"), Policy: &policy.Policy{Missed: "none"}})
+			h.Put("a", schedules.Params{Spec: schedulestest.Cron(hourly), Policy: &policy.Policy{Missed: "none"}})
 		},
 		"not changed": func(h *schedulestest.Fixture) {
-			h.Put("a", schedules.Params{Spec: schedulestest.Cron("0 * * * *"), Payload: web.Raw(`1`)})
+			h.Put("a", schedules.Params{Spec: schedulestest.Cron(hourly), Payload: web.Raw(`1`)})
 		},
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := schedulestest.New(t)
-			s := h.Put("a", schedulestest.ByCron("0 * * * *"))
-			h.Put("b", schedulestest.ByCron("0 * * * *"))
+			s := h.Put("a", schedulestest.ByCron(hourly))
+			h.Put("b", schedulestest.ByCron(hourly))
 			id, cohort := schedulestest.One[int64](h, `SELECT id FROM schedule WHERE key = 'a'`), schedulestest.One[int64](h, `SELECT cohort_id FROM schedule WHERE key = 'a'`)
 			h.Backdate(3 * time.Hour)
 			latest := s.NextAt.Add(-time.Hour)
@@ -291,7 +292,7 @@ func TestWhatIsDueIsHandedOutBeforeAChange(t *testing.T) {
 func TestAllThatIsDueIsHandedOutInOrder(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
-	s := h.Put("a", schedules.Params{Spec: schedulestest.Cron("0 * * * *"), Policy: &policy.Policy{Missed: "all"}})
+	s := h.Put("a", schedules.Params{Spec: schedulestest.Cron(schedulestest.EachHour(30)), Policy: &policy.Policy{Missed: "all"}})
 	h.Backdate(5 * time.Hour)
 	h.Exec(`UPDATE member SET from_at = from_at + interval '2 hours'`) // it joined when two had passed
 	h.Delete("a")
@@ -307,8 +308,9 @@ func TestAllThatIsDueIsHandedOutInOrder(t *testing.T) {
 func TestARunUnderWayIsHandedOutToWhomItHasNotReached(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
+	hourly := schedulestest.EachHour(30)
 	for _, key := range []string{"a", "b", "c"} {
-		h.Put(key, schedulestest.ByCron("0 * * * *"))
+		h.Put(key, schedulestest.ByCron(hourly))
 	}
 	h.Exec(`UPDATE member SET from_at = from_at - interval '3 hours'`)
 	h.Exec(`UPDATE cohort SET run_at = next_at - interval '1 hour', run_from = next_at - interval '2 hours', run_missed = 1, run_drop = false,

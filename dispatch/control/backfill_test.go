@@ -30,8 +30,9 @@ func TestBackfillMakesEachTickWhenTheLastHasEnded(t *testing.T) {
 	h.Start(h.Dispatch)
 	before := h.Put("w", "k", dispatchtest.Hourly("skip"))
 	from, to := dispatchtest.Hours(4)
+	minute := before.NextAt.Sub(before.NextAt.Truncate(time.Hour)) // of each hour, at which it fires
 	plan := dispatchtest.Get[control.BackfillPlan](c, 200, "POST", backfill, span(from, to, `, "dry_run": true`))
-	if plan.Count != 4 || plan.Existing != 0 || !plan.First.Equal(from.Add(30*time.Minute)) || !plan.Last.Equal(to.Add(-30*time.Minute)) {
+	if plan.Count != 4 || plan.Existing != 0 || !plan.First.Equal(from.Add(minute)) || !plan.Last.Equal(to.Add(minute-time.Hour)) {
 		t.Errorf("got %+v", plan)
 	}
 	begun := dispatchtest.Get[struct {
@@ -52,7 +53,7 @@ func TestBackfillMakesEachTickWhenTheLastHasEnded(t *testing.T) {
 		if len(ticks) != 1 {
 			t.Fatalf("turn %d: leased %d ticks", i, len(ticks))
 		}
-		one, want := ticks[0], from.Add(time.Duration(i)*time.Hour+30*time.Minute)
+		one, want := ticks[0], from.Add(time.Duration(i)*time.Hour+minute)
 		if !one.Timestamp.Equal(want) || one.Cause != "backfill" || one.Occurrence != nil || one.LastTimestamp == nil || !one.LastTimestamp.Equal(want.Add(-time.Hour)) {
 			t.Errorf("turn %d: got %+v", i, one)
 		}
@@ -84,7 +85,7 @@ func TestBackfillMakesEachTickWhenTheLastHasEnded(t *testing.T) {
 	if got := h.Ended(op.ID); got.Counts["made"] != 1 || got.Counts["existing"] != 4 {
 		t.Errorf("got %+v", got)
 	}
-	if got := dispatchtest.Get[dispatchtest.Page](c, 200, "GET", "/v1/ticks?operation="+op.ID, "").Items; len(got) != 1 || !got[0].Timestamp.Equal(from.Add(-30*time.Minute)) {
+	if got := dispatchtest.Get[dispatchtest.Page](c, 200, "GET", "/v1/ticks?operation="+op.ID, "").Items; len(got) != 1 || !got[0].Timestamp.Equal(from.Add(minute-time.Hour)) {
 		t.Errorf("the second operation made %+v", got)
 	}
 	h.Idle()

@@ -1,6 +1,7 @@
 package dispatchtest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
@@ -12,10 +13,11 @@ import (
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
-// Hourly is a schedule that fires at half past each hour.
+// Hourly is a schedule that fires once an hour, next in half an hour. No tick of its own comes while a test runs.
 func Hourly(overlap string) schedules.Params {
+	cron := fmt.Sprintf("%d * * * *", time.Now().UTC().Add(30*time.Minute).Minute())
 	return schedules.Params{
-		Spec: calendar.Spec{Cron: []string{"30 * * * *"}}, Policy: &policy.Policy{Overlap: overlap}, Payload: web.Raw(`{"of": "schedule"}`),
+		Spec: calendar.Spec{Cron: []string{cron}}, Policy: &policy.Policy{Overlap: overlap}, Payload: web.Raw(`{"of": "schedule"}`),
 	}
 }
 

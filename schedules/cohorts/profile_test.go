@@ -18,7 +18,7 @@ func TestACohortSleepsUntilQuietHoursEnd(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
 	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC", QuietHours: around("")})
-	made := h.Put("k", schedulestest.FollowingSubject("0 * * * *"))
+	made := h.Put("k", schedulestest.FollowingSubject(schedulestest.EachHour(30)))
 	if wait := schedulestest.One[time.Duration](h, `SELECT due_at - next_at FROM cohort`); wait < 8*time.Hour || wait > 11*time.Hour {
 		t.Errorf("it is due %s after its nominal time", wait)
 	}
@@ -29,7 +29,7 @@ func TestACohortSleepsUntilQuietHoursEnd(t *testing.T) {
 	if got := h.Get("k"); got.NextAt.After(time.Now()) || len(h.TakeHanded()) != 0 {
 		t.Errorf("the one that waits is the next: got %s", got.NextAt)
 	}
-	h.Put("k", schedulestest.FollowingSubject("30 * * * *"))
+	h.Put("k", schedulestest.FollowingSubject(schedulestest.EachHour(45)))
 	if handed := h.TakeHanded(); len(handed) != 1 || !handed[0].Run.Quiet || handed[0].Missed != 2 {
 		t.Errorf("what waited is recorded as skipped: got %+v", handed)
 	}

@@ -79,7 +79,7 @@ func TestTheForecastByGroups(t *testing.T) {
 	e.Quotas.TicksPerSecond = 1
 	minute := time.Now().UTC().Add(2 * time.Hour).Truncate(time.Minute)
 	e.Want(200, "", "POST", "/v1/schedules/bulk?results=errors", lines("e", 100, fmt.Sprintf(`{"at": ["%s"]}`, minute.Format("2006-01-02T15:04:05")))+
-		lines("f", 10, `{"timezone": "Asia/Tokyo", "cron": "0 8 * * *"}`), "Content-Type", "application/x-ndjson")
+		lines("f", 10, fmt.Sprintf(`{"timezone": "Asia/Tokyo", "cron": %q}`, schedulestest.EachDay("Asia/Tokyo"))), "Content-Type", "application/x-ndjson")
 	read := func(query string) (f forecast.Forecast) {
 		if err := json.Unmarshal([]byte(e.Want(200, "", "GET", "/v1/admin/forecast?"+query, "").Body), &f); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/schedulestest"
@@ -49,7 +48,7 @@ func TestTheForecastFollowsTheCohorts(t *testing.T) {
 func TestTheForecastOfManyOddTimingsIsASample(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
-	h.Put("model", schedulestest.Spec(calendar.Spec{Cron: calendar.StringList{"0 8 * * *"}}))
+	h.Put("model", schedulestest.ByCron(schedulestest.EachDay("UTC")))
 	// 4,500 more cohorts of one timing each: only the hash tells them apart.
 	h.Exec(`
 		WITH names AS (

@@ -49,11 +49,12 @@ func NDJSON(t testing.TB, lines ...bulk.Line) string {
 
 // DrawLine draws a line of one of four keys. Many lines are alike, and some have a fault.
 func DrawLine(w string) *rapid.Generator[bulk.Line] {
+	daily := EachDay("UTC")
 	specs := []calendar.Spec{
-		Cron("0 12 * * *"), Cron("0 12 * * *"), Cron("30 4 * * 1"),
-		{Cron: calendar.StringList{"0 12 * * *"}, Timezone: "America/New_York", Jitter: "30s"},
-		{Cron: calendar.StringList{"0 12 * * *"}, MaxTicks: new(3)}, {Cron: calendar.StringList{"0 12 * * *"}, MaxTicks: new(5)},
-		{Cron: calendar.StringList{"0 12 * * *"}, Timezone: "Mars/Olympus"},
+		Cron(daily), Cron(daily), Cron("30 4 * * 1"),
+		{Cron: calendar.StringList{daily}, Timezone: "America/New_York", Jitter: "30s"},
+		{Cron: calendar.StringList{daily}, MaxTicks: new(3)}, {Cron: calendar.StringList{daily}, MaxTicks: new(5)},
+		{Cron: calendar.StringList{daily}, Timezone: "Mars/Olympus"},
 		Cron("0 0 30 2 *"), Cron("*/30 * 1 1 *"), {}, // no time of theirs comes while this runs
 		delayFrom("5h", nil), delayFrom("6h", nil), delayFrom("5h", new(2)),
 	}

@@ -74,11 +74,11 @@ func TestWhatIsDueIsHandedOutBeforeAKeyIsRetimed(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
 	h.PutSubject("k", subjects.SubjectParams{Timezone: "Europe/Berlin"})
-	p := schedulestest.FollowingSubject("0 * * * *")
+	p := schedulestest.FollowingSubject(schedulestest.EachHour(30))
 	p.Spec.MaxTicks = new(10)
-	h.Put("k", p)
+	made := h.Put("k", p)
 	h.Backdate(2 * time.Hour)
-	h.PutSubject("k", subjects.SubjectParams{Timezone: "Asia/Kolkata"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Asia/Kathmandu"})
 	handed := h.TakeHanded()
 	if len(handed) != 1 || handed[0].Run.At.After(time.Now()) || handed[0].Missed != 1 {
 		t.Errorf("got %+v", handed)
@@ -86,7 +86,7 @@ func TestWhatIsDueIsHandedOutBeforeAKeyIsRetimed(t *testing.T) {
 	if left := schedulestest.One[int](h, `SELECT ticks_left FROM schedule WHERE key = 'k'`); left != 8 {
 		t.Errorf("%d of 10 are left", left)
 	}
-	if got := h.Get("k"); got.NextAt.Minute() != 30 { // Kolkata is half an hour off
+	if got := h.Get("k"); got.NextAt.Minute() != made.NextAt.Add(15*time.Minute).Minute() { // Kathmandu is 5 hours and 45 minutes ahead of UTC
 		t.Errorf("got %s", got.NextAt)
 	}
 }
