@@ -21,25 +21,26 @@ func partitions(h *dispatchtest.Carillon, table string) int {
 func TestDaysThatNobodyKeepsAreDropped(t *testing.T) {
 	t.Parallel()
 	h, quota := dispatchtest.Aging(t)
+	now := time.Now()
 	h.Start(h.Dispatch)
-	h.Put("overlap", "k", dispatchtest.Rarely("buffer_all"))
-	h.EndTwo()
-	h.Trigger() // runs still
-	h.Trigger() // waits for it
-	id := h.History("overlap", "k")[0].TickID
 	for _, table := range []string{"tick", "attempt", "tick_time"} {
 		if n := partitions(h, table); n != 10 {
 			t.Fatalf("%d partitions of %s", n, table)
 		}
 	}
+	h.Put("overlap", "k", dispatchtest.Rarely("buffer_all"))
+	h.EndTwo()
+	h.Trigger() // runs still
+	h.Trigger() // waits for it
+	id := h.History("overlap", "k")[0].TickID
 	q := tenants.Wide()
 	q.DeadLetterRetentionDays = 60
 	quota.Store(new(q))
-	h.Retain(time.Now().AddDate(0, 0, 20))
+	h.Retain(now.AddDate(0, 0, 20))
 	if n := h.Number(`SELECT count(*) FROM tick`); n != 4 || h.Number(`SELECT count(*) FROM attempt`) != 0 {
 		t.Errorf("after 20 days %d ticks are left", n)
 	}
-	h.Retain(time.Now().AddDate(0, 0, 32))
+	h.Retain(now.AddDate(0, 0, 32))
 	if n := h.Number(`SELECT count(*) FROM tick`); n != 0 {
 		t.Errorf("after 32 days %d ticks are left", n)
 	}
@@ -50,7 +51,7 @@ func TestDaysThatNobodyKeepsAreDropped(t *testing.T) {
 	q = tenants.Wide()
 	q.DeadLetterRetentionDays = 1
 	quota.Store(new(q))
-	h.Retain(time.Now().AddDate(0, 0, 2))
+	h.Retain(now.AddDate(0, 0, 2))
 	if n := h.Number(`SELECT count(*) FROM dead_letter`); n != 0 {
 		t.Errorf("%d dead letters are left", n)
 	}

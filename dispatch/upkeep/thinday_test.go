@@ -45,42 +45,41 @@ func keeping(h *dispatchtest.Carillon, days map[tenants.ID]int) {
 	h.Dispatch = h.Process()
 }
 
-// record inserts ended ticks of today.
-func record(h *dispatchtest.Carillon, tenant tenants.ID, ticks int) {
+// record inserts ended ticks of a day.
+func record(h *dispatchtest.Carillon, tenant tenants.ID, day time.Time, ticks int) {
 	h.T.Helper()
 	h.Exec(`
 		INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, fired_at, ended_at, shard, attempt, state, reason, cause, dst)
-		SELECT $1, n % 3 + 1, date_trunc('day', now(), 'UTC') + n * interval '1 second', 0, 1, 0, now(), now(), 0, 1, 2, 0, 0, 0
-		FROM generate_series(1, $2::int) AS g (n)`, tenant, ticks)
+		SELECT $1, n % 3 + 1, $3::timestamptz + n * interval '1 second', 0, 1, 0, now(), now(), 0, 1, 2, 0, 0, 0
+		FROM generate_series(1, $2::int) AS g (n)`, tenant, ticks, day)
 }
 
-// withOther is a Carillon with a second tenant, and partitions.
-func withOther(t *testing.T) (h *dispatchtest.Carillon, other tenants.ID) {
+// withOther is a Carillon with a second tenant, and partitions around a day, which is today.
+func withOther(t *testing.T) (h *dispatchtest.Carillon, other tenants.ID, today time.Time) {
 	t.Helper()
 	h = dispatchtest.New(t)
 	two, err := tenants.Ensure(t.Context(), h.Pool, "other", tenants.Wide())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Dispatch.EnsurePartitions(t.Context(), time.Now()); err != nil {
+	today = time.Now().UTC().Truncate(24 * time.Hour)
+	if err := h.Dispatch.EnsurePartitions(t.Context(), today); err != nil {
 		t.Fatal(err)
 	}
-	return h, two.ID
+	return h, two.ID, today
 }
-
-func today() time.Time { return time.Now().UTC().Truncate(24 * time.Hour) }
 
 func TestTicksOfTheLongestRetentionAreNotDeletedSingly(t *testing.T) {
 	t.Parallel()
-	h, other := withOther(t)
+	h, other, today := withOther(t)
 	keeping(h, map[tenants.ID]int{h.Tenant: 30, other: 30})
-	record(h, h.Tenant, 100)
-	record(h, other, 100)
-	h.Retain(today().Add(30*24*time.Hour + 12*time.Hour))
+	record(h, h.Tenant, today, 100)
+	record(h, other, today, 100)
+	h.Retain(today.Add(30*24*time.Hour + 12*time.Hour))
 	if n := h.Number(`SELECT count(*) FROM tick`); n != 200 {
 		t.Errorf("%d ticks are left, want 200", n)
 	}
-	h.Retain(today().Add(31*24*time.Hour + 12*time.Hour))
+	h.Retain(today.Add(31*24*time.Hour + 12*time.Hour))
 	if n := h.Number(`SELECT count(*) FROM tick`); n != 0 || partitions(h, "tick") != 8 {
 		t.Errorf("%d ticks and %d partitions are left, want 0 and 8", n, partitions(h, "tick"))
 	}
@@ -88,7 +87,7 @@ func TestTicksOfTheLongestRetentionAreNotDeletedSingly(t *testing.T) {
 
 func TestThinningContinuesWhereItStopped(t *testing.T) {
 	t.Parallel()
-	h, other := withOther(t)
+	h, other, today := withOther(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	batches := &before{text: "WITH batch AS (", do: func(n int64) {
@@ -98,10 +97,10 @@ func TestThinningContinuesWhereItStopped(t *testing.T) {
 	}}
 	h.Traced(batches)
 	keeping(h, map[tenants.ID]int{h.Tenant: 7, other: 30})
-	record(h, h.Tenant, 12_000)
-	record(h, other, 100)
+	record(h, h.Tenant, today, 12_000)
+	record(h, other, today, 100)
 	left := func(tenant tenants.ID) int { return h.Number(`SELECT count(*) FROM tick WHERE tenant_id = $1`, tenant) }
-	now := today().Add(10 * 24 * time.Hour)
+	now := today.Add(10 * 24 * time.Hour)
 	if err := h.Dispatch.Retain(ctx, now); err == nil || left(h.Tenant) != 7000 {
 		t.Fatalf("%d ticks are left, want 7000; %v", left(h.Tenant), err)
 	}
@@ -122,7 +121,7 @@ func TestATickThatIsReplayedWhileItsDayIsDroppedIsCancelled(t *testing.T) {
 	h.Start(h.Dispatch)
 	h.Put("overlap", "k", dispatchtest.Rarely("buffer_all"))
 	h.EndTwo()
-	failed := h.History("overlap", "k")[0].TickID
+	failed := h.History("overlap", "k")[0]
 	q := tenants.Wide()
 	q.DeadLetterRetentionDays = 60
 	quota.Store(new(q))
@@ -130,7 +129,7 @@ func TestATickThatIsReplayedWhileItsDayIsDroppedIsCancelled(t *testing.T) {
 		if n != 2 { // yesterday is first
 			return
 		}
-		if _, _, err := h.Dispatch.Replays.Replay(t.Context(), h.Tenant, failed, once.Request{}); err != nil {
+		if _, _, err := h.Dispatch.Replays.Replay(t.Context(), h.Tenant, failed.TickID, once.Request{}); err != nil {
 			t.Errorf("replay: %v", err)
 		}
 	}}
@@ -140,7 +139,7 @@ func TestATickThatIsReplayedWhileItsDayIsDroppedIsCancelled(t *testing.T) {
 		if err := h.Process().Retain(t.Context(), time.Now().AddDate(0, 0, 32)); err != nil {
 			t.Fatal(err)
 		}
-		return h.Number(`SELECT count(*) FROM pg_class WHERE relname = $1`, "tick_"+today().Format("20060102")) == 0
+		return h.Number(`SELECT count(*) FROM pg_class WHERE relname = $1`, "tick_"+failed.Timestamp.UTC().Format("20060102")) == 0
 	})
 	if replay.ran.Load() == 0 {
 		t.Fatal("nothing was replayed")
@@ -152,15 +151,15 @@ func TestATickThatIsReplayedWhileItsDayIsDroppedIsCancelled(t *testing.T) {
 
 func TestATenantWhoseQuotasCannotBeReadStopsNoOther(t *testing.T) {
 	t.Parallel()
-	h, other := withOther(t)
+	h, other, today := withOther(t)
 	third, err := tenants.Ensure(t.Context(), h.Pool, "third", tenants.Wide())
 	if err != nil {
 		t.Fatal(err)
 	}
 	keeping(h, map[tenants.ID]int{h.Tenant: 7, third.ID: 30})
-	record(h, h.Tenant, 10)
-	record(h, other, 10)
-	h.Retain(today().Add(40 * 24 * time.Hour))
+	record(h, h.Tenant, today, 10)
+	record(h, other, today, 10)
+	h.Retain(today.Add(40 * 24 * time.Hour))
 	if n := h.Number(`SELECT count(*) FROM tick WHERE tenant_id = $1`, h.Tenant); n != 0 {
 		t.Errorf("%d ticks are left", n)
 	}
@@ -172,14 +171,14 @@ func TestATenantWhoseQuotasCannotBeReadStopsNoOther(t *testing.T) {
 // What lists the ticks of a day goes with the ticks.
 func TestADayIsThinnedInEachTable(t *testing.T) {
 	t.Parallel()
-	h, other := withOther(t)
+	h, other, today := withOther(t)
 	keeping(h, map[tenants.ID]int{h.Tenant: 7, other: 30})
 	for _, tenant := range []tenants.ID{h.Tenant, other} {
-		record(h, tenant, 10)
+		record(h, tenant, today, 10)
 		h.Exec(`INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, ended_at, outcome) SELECT tenant_id, schedule_id, nominal_at, seq, 0, now(), 'failed' FROM tick WHERE tenant_id = $1`, tenant)
 		h.Exec(`INSERT INTO tick_time (id, tenant_id, nominal_at, workflow, ticks, items) OVERRIDING SYSTEM VALUE SELECT 1000 * tenant_id + row_number() OVER (), tenant_id, nominal_at, 'w', 1, '' FROM tick WHERE tenant_id = $1`, tenant)
 	}
-	h.Retain(today().Add(10 * 24 * time.Hour))
+	h.Retain(today.Add(10 * 24 * time.Hour))
 	for _, table := range []string{"tick", "attempt", "tick_time"} {
 		left, kept := h.Number(`SELECT count(*) FROM `+table+` WHERE tenant_id = $1`, h.Tenant), h.Number(`SELECT count(*) FROM `+table+` WHERE tenant_id = $1`, other)
 		if left != 0 || kept != 10 {

@@ -29,16 +29,20 @@ const fixed: Record<number, string> = {
   "12": "Pacific/Fiji",
 };
 
-/** What the walks ask about. */
-export interface World {
-  /** The local time of the schedules of morning-report, which just fired in one zone. */
+/** The schedules of morning-report. */
+export interface Reports {
+  /** Their local time. They just fired in one zone. */
   local: string;
   /** That zone. */
   zone: string;
+  /** The moment of these ticks. */
+  at: Date;
+}
+
+/** What the walks ask about. */
+export interface World extends Reports {
   /** The place whose 08:00 has more ticks than the quota lets through. It is hours away. */
   herd: string;
-  /** The day of UTC of its ticks. */
-  day: string;
 }
 
 const herd = 1200;
@@ -65,15 +69,24 @@ function crowdedPlace(soon: Date) {
 /** The zone in which it is now this hour of the day. */
 const zoneAt = (hour: number, at: Date) => fixed[((hour - at.getUTCHours() + 35) % 24) - 11];
 
-const today = () => new Date().toISOString().slice(0, 10);
+const dayOf = (at: Date) => at.toISOString().slice(0, 10);
 
-/** Waits until the ticks of the world have ended. If another day has begun, they come again. */
+/** The next minute that leaves the time to store what fires then. */
+const nextMinute = () => new Date(Math.ceil((Date.now() + 25_000) / 60_000) * 60_000);
+
+const tick = (api: Api, which: string) => until(async () => ((await api.get(`/v1/ticks?limit=1&${which}`)) as { items: unknown[] }).items.length > 0, 150_000, `a tick with ${which}`);
+
+/** Waits until the ticks of the world have ended. */
 export async function endedWorld(api: Api, made: World): Promise<World> {
-  const world = made.day === today() ? made : await makeWorld(api);
-  for (const which of ["workflow=morning-report&state=succeeded", "workflow=reminders&subject=user_123"]) {
-    await until(async () => ((await api.get(`/v1/ticks?limit=1&${which}`)) as { items: unknown[] }).items.length > 0, 150_000, `a tick with ${which}`);
-  }
-  return world;
+  await tick(api, "workflow=reminders&subject=user_123");
+  return { ...made, ...(await endedReports(api, made)) };
+}
+
+/** Waits until reports of this day of UTC have ended: the wave shows no other day. If another day has begun, they come again. */
+export async function endedReports(api: Api, made: Reports): Promise<Reports> {
+  const reports = dayOf(made.at) >= dayOf(new Date()) ? made : await makeReports(api, nextMinute());
+  await tick(api, `workflow=morning-report&state=succeeded&from=${reports.at.toISOString()}`);
+  return reports;
 }
 
 /** Stores a tenant in which each question of the walks has an answer. Its ticks come within two minutes. */
@@ -81,24 +94,28 @@ export async function makeWorld(api: Api): Promise<World> {
   const port = await endpoint();
   await api.put("/v1/endpoints/mailer", { url: `http://127.0.0.1:${port}/ok` });
   for (const workflow of ["daily-digest", "morning-report", "reminders", "billing"]) await api.put(`/v1/workflows/${workflow}`, { endpoint: "mailer" });
-  const soon = new Date(Math.ceil((Date.now() + 25_000) / 60_000) * 60_000);
-  const minute = soon.getUTCMinutes();
-  const zone = zoneAt(9, soon);
+  const soon = nextMinute();
   const crowded = crowdedPlace(soon);
-  const zones = [...Object.values(fixed), "America/New_York", "America/Los_Angeles", "Europe/Berlin", "Europe/London", "Asia/Kolkata", "Asia/Kathmandu"];
   const lines: unknown[] = [];
   for (let i = 0; i < herd; i++) {
     lines.push({ workflow: "daily-digest", key: `user_${2000 + i}`, spec: { timezone: crowded.zone, cron: ["0 8 * * *"] }, labels: { plan: i % 3 ? "free" : "pro" } });
   }
-  zones.forEach((timezone, n) => {
-    for (let i = 0; i < 4 + ((n * 7) % 23); i++) lines.push({ workflow: "morning-report", key: `team_${n}_${i}`, spec: { timezone, cron: [`${minute} 9 * * *`] } });
-  });
   for (let i = 0; i < 60; i++) lines.push({ workflow: "billing", key: `nightly_${i}`, spec: { timezone: i % 3 ? "America/New_York" : "Europe/Berlin", cron: ["30 2 * * *"] } });
   await bulk(api, lines);
   await theUser(api, soon);
   await api.put("/v1/subjects/user_777", { timezone: "Europe/Berlin" });
   for (const workflow of ["daily-digest", "reminders"]) await api.put(`/v1/workflows/${workflow}/schedules/user_777`, { subject: "user_777", spec: { timezone: "@subject", cron: ["0 8 * * *"] } });
-  return { local: `09:${String(minute).padStart(2, "0")}`, zone, herd: crowded.name, day: soon.toISOString().slice(0, 10) };
+  return { ...(await makeReports(api, soon)), herd: crowded.name };
+}
+
+/** Stores reports at one local time around the Earth. In no zone does the clock change, because a change moves a zone to another column. */
+async function makeReports(api: Api, soon: Date): Promise<Reports> {
+  const minute = soon.getUTCMinutes();
+  const lines = [...Object.values(fixed), "Asia/Kolkata", "Asia/Kathmandu"].flatMap((timezone, n) =>
+    Array.from({ length: 4 + ((n * 7) % 23) }, (_, i) => ({ workflow: "morning-report", key: `team_${n}_${i}`, spec: { timezone, cron: [`${minute} 9 * * *`] } })),
+  );
+  await bulk(api, lines);
+  return { local: `09:${String(minute).padStart(2, "0")}`, zone: zoneAt(9, soon), at: soon };
 }
 
 /** user_123, in whose zone it is noon: its reminders fall into its quiet hours, its bills are paused, and its digest was moved to 09:00. */
