@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -320,6 +321,9 @@ func (i isolation) analyze(ctx context.Context, schema string) error {
 DECLARE
   name text;
 BEGIN
+  IF NOT pg_try_advisory_xact_lock(`+strconv.Itoa(int(postgres.AnalyzeLocks))+`, 0) THEN
+    RETURN;
+  END IF;
   FOR name IN
     SELECT format('%I.%I', n.nspname, c.relname)
     FROM pg_class c

@@ -27,12 +27,9 @@ const (
 	newerWait    = time.Minute // before the next step of an operation whose data a newer program wrote
 )
 
-// lockClass is the class of the advisory locks of operations. A step holds one until its transaction ends.
-const lockClass = 0x4341_4f50
-
 // lock locks an operation for a step until tx ends. It reports false if another step holds the lock.
 func lock(ctx context.Context, tx pgx.Tx, id int64) (free bool, err error) {
-	err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1, $2)`, lockClass, int32(id)).Scan(&free)
+	err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1, $2)`, postgres.StepLocks, int32(id)).Scan(&free)
 	if err != nil {
 		return false, fmt.Errorf("lock operation: %w", err)
 	}

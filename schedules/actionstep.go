@@ -8,9 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/carillonhq/carillon/operations"
-	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -202,7 +202,7 @@ func lockShards(ctx context.Context, tx pgx.Tx, found []candidate) error {
 	}
 	_, err := tx.Exec(ctx, `
 		SELECT pg_advisory_xact_lock_shared($1, shard)
-		FROM (SELECT DISTINCT n AS shard FROM unnest($2::smallint[]) n ORDER BY 1) s`, cohorts.ShardLocks, shards)
+		FROM (SELECT DISTINCT n AS shard FROM unnest($2::smallint[]) n ORDER BY 1) s`, postgres.ShardLocks, shards)
 	if err != nil {
 		return fmt.Errorf("lock shards: %w", err)
 	}

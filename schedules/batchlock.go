@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -46,7 +45,7 @@ func (b *batch) lockNamed(ctx context.Context, names []scheduleName, newborn []i
 			SELECT DISTINCT COALESCE((SELECT shard FROM schedule WHERE tenant_id = $1 AND workflow = n.workflow AND key = n.key), n.newborn) AS shard
 			FROM unnest($2::text[], $3::text[], $4::smallint[]) AS n (workflow, key, newborn)
 			ORDER BY shard
-		) s`, b.tenant, workflows, keys, newborn, cohorts.ShardLocks)
+		) s`, b.tenant, workflows, keys, newborn, postgres.ShardLocks)
 	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it.
 	q.Queue(lockByID(`SELECT s.id FROM `+namedRows), b.tenant, workflows, keys)
 	q.Queue(`SELECT `+rowColumns+` FROM `+namedRows+lookups, b.tenant, workflows, keys)

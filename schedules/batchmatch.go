@@ -67,7 +67,7 @@ func (u *upserts) match(ctx context.Context) error {
 		}
 	}
 	var q pgx.Batch
-	q.Queue(`SELECT pg_advisory_xact_lock_shared($1, shard)::text FROM unnest($2::int[]) AS n (shard)`, cohorts.ShardLocks, slices.Sorted(maps.Keys(locked)))
+	q.Queue(`SELECT pg_advisory_xact_lock_shared($1, shard)::text FROM unnest($2::int[]) AS n (shard)`, postgres.ShardLocks, slices.Sorted(maps.Keys(locked)))
 	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it. Each line
 	// is looked up by the index, whatever the planner knows of the table: a subquery with an OFFSET is not taken apart.
 	q.Queue(`

@@ -153,7 +153,7 @@ func (s *Schedules) retimeFollowers(ctx context.Context, tx pgx.Tx, tenant tenan
 // LockRows locks shards, shared, and then schedules that lie in them.
 func LockRows(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int16, ids []int64) error {
 	var b pgx.Batch
-	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, shard) FROM unnest($2::smallint[]) AS s (shard)`, cohorts.ShardLocks, shards)
+	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, shard) FROM unnest($2::smallint[]) AS s (shard)`, postgres.ShardLocks, shards)
 	b.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, tenant, ids)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("lock schedules: %w", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/sweep"
 	"github.com/carillonhq/carillon/dispatch/upkeep"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -104,11 +105,11 @@ func (d *Process) RunTask(ctx context.Context, name string, limit time.Duration,
 }
 
 // TaskLocks are the classes and numbers of the advisory locks of all tasks.
-func (d *Process) TaskLocks() (class int32, numbers []int32) {
+func (d *Process) TaskLocks() (class postgres.LockClass, numbers []int32) {
 	for _, t := range d.Keeper.Tasks() {
 		numbers = append(numbers, upkeep.TaskLock(t.Name))
 	}
-	return upkeep.TaskLockClass, numbers
+	return postgres.TaskLocks, numbers
 }
 
 // RearmLost arms schedules with fixed_delay that nothing would ever arm.
@@ -197,9 +198,6 @@ func (d *Process) Wake(ctx context.Context) error { return d.Waker.WakeAll(ctx) 
 
 // WakeForsaken looks for parked ticks whose wait has ended without a change.
 func (d *Process) WakeForsaken(ctx context.Context) error { return d.batch(ctx, upkeep.WakeForsaken) }
-
-// ParkLocks is the class of the advisory locks that a transaction takes to park ticks.
-const ParkLocks = record.ParkLocks
 
 // ReadDue reads the due cohorts of shard $1.
 const ReadDue = `SELECT ` + sweep.DueColumns + ` FROM cohort c WHERE c.shard = $1 AND c.due_at <= now()`

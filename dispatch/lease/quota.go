@@ -13,9 +13,6 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// leaseLocks is the class of the advisory locks that keep the parallel polls of a tenant within the quota leased.
-const leaseLocks = 0x4341_4c53
-
 // parallelPolls is more than the number of a tenant's polls that can be in a transaction at a time. While the quota has room for so many
 // polls of the same size, polls share the lock. Nearer to the quota, each poll takes the lock exclusively.
 const parallelPolls = 1000
@@ -36,7 +33,7 @@ func leaseRoom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest
 	var b pgx.Batch
 	var held int
 	b.Queue(postgres.GenericPlans)
-	b.Queue(lock, leaseLocks, int32(tenant))
+	b.Queue(lock, postgres.LeaseLocks, int32(tenant))
 	b.Queue(record.LeasedTicks, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(&held) })
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return 0, fmt.Errorf("count leased ticks: %w", err)

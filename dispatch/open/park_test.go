@@ -243,6 +243,26 @@ func TestTickIsNotParkedWhileItsEndpointIsBeingEnabled(t *testing.T) {
 	wantSent(h, c, 5)
 }
 
+// Whoever changes profiles of subjects locks their shares. These locks have nothing to do with those of parking, also if a share has the number of the tenant.
+func TestTicksAreParkedBesideAChangeOfProfiles(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	tx, err := h.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }() // releases the locks
+	for share := range cohorts.SubjectShares {
+		if err := cohorts.WaitForFollowers(t.Context(), tx, share); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if h.Tenant >= cohorts.SubjectShares {
+		t.Fatalf("no share has the number of tenant %d", h.Tenant)
+	}
+	parkedHerd(h, "w", 5)
+}
+
 // A change that ends the wait is committed only after the transactions that park ticks, so that it finds these ticks.
 func TestAnEndpointIsEnabledAfterTheTicksAreParkedThatItWakes(t *testing.T) {
 	t.Parallel()
@@ -255,7 +275,7 @@ func TestAnEndpointIsEnabledAfterTheTicksAreParkedThatItWakes(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }() // it may be over
 	const park = `WITH parker AS MATERIALIZED (SELECT pg_try_advisory_xact_lock_shared($2, $1::int)) UPDATE delayed SET waits_for = 'w' FROM parker WHERE tenant_id = $1`
 	h.Exec(`UPDATE delayed SET waits_for = NULL`)
-	if _, err := tx.Exec(t.Context(), park, h.Tenant, dispatchtest.ParkLocks); err != nil {
+	if _, err := tx.Exec(t.Context(), park, h.Tenant, postgres.ParkLocks); err != nil {
 		t.Fatal(err)
 	}
 	enabled := make(chan struct{})

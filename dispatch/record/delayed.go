@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -80,13 +81,8 @@ type Parking struct {
 	Workflow string
 }
 
-const (
-	// ParkLocks is the class of the advisory locks that a transaction takes to park ticks, or to end what they wait for. Triggers of the
-	// schema name it too.
-	ParkLocks = 0x4341_524b
-	// ContendedWait is how long a tick waits for its next look while a change that may end its wait is being committed.
-	ContendedWait = time.Second
-)
+// ContendedWait is how long a tick waits for its next look while a change that may end its wait is being committed.
+const ContendedWait = time.Second
 
 // Never is the expiry of a parked tick that does not expire.
 var Never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -94,7 +90,7 @@ var Never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 // ShareParking keeps every change that ends a wait of a tenant from being committed until tx ends. shared is false while such a change
 // is being made: waiting for it here could deadlock, because it may wait for rows that tx has locked.
 func ShareParking(ctx context.Context, tx pgx.Tx, tenant tenants.ID) (shared bool, err error) {
-	err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock_shared($1, $2)`, ParkLocks, tenant).Scan(&shared)
+	err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock_shared($1, $2)`, postgres.ParkLocks, tenant).Scan(&shared)
 	return shared, err
 }
 

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // A tenant with more due in a shard than it may be given now is throttled: its cohorts get due_at = infinity and throttled_at = now, once, and a
@@ -299,7 +301,7 @@ func (p *pass) putOffStopped(ctx context.Context) error {
 	slices.Sort(p.turns.stopped)
 	p.turns.stopped = slices.Compact(p.turns.stopped)
 	some := p.turns.stopped[:min(len(p.turns.stopped), mostStopped)]
-	rows, _ := p.tx.Query(ctx, `SELECT id FROM unnest($2::int[]) AS n (id) WHERE pg_try_advisory_xact_lock_shared($1, id)`, record.ParkLocks, some) // CollectRows reports the error
+	rows, _ := p.tx.Query(ctx, `SELECT id FROM unnest($2::int[]) AS n (id) WHERE pg_try_advisory_xact_lock_shared($1, id)`, postgres.ParkLocks, some) // CollectRows reports the error
 	shared, err := pgx.CollectRows(rows, pgx.RowTo[tenants.ID])
 	if err != nil {
 		return fmt.Errorf("lock stopped tenants: %w", err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
@@ -41,7 +40,7 @@ func (p *pass) setAside(ctx context.Context, all []*due) ([]*due, error) {
 		}
 	}
 	slices.Sort(owners)
-	rows, _ := p.tx.Query(ctx, `SELECT id FROM unnest($2::int[]) AS n (id) WHERE pg_try_advisory_xact_lock_shared($1, id)`, record.ParkLocks, owners) // CollectRows reports the error
+	rows, _ := p.tx.Query(ctx, `SELECT id FROM unnest($2::int[]) AS n (id) WHERE pg_try_advisory_xact_lock_shared($1, id)`, postgres.ParkLocks, owners) // CollectRows reports the error
 	shared, err := pgx.CollectRows(rows, pgx.RowTo[tenants.ID])
 	if err != nil {
 		return nil, fmt.Errorf("lock tenants with held workflows: %w", err)

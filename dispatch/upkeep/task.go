@@ -77,9 +77,6 @@ func (r *taskRunner) run(ctx context.Context, t Task) error {
 	}
 }
 
-// TaskLockClass is the class of the advisory locks of tasks.
-const TaskLockClass = 0x4341_5441
-
 // taskLocks holds the session-level advisory locks of the tasks that this process runs. All are locks of one connection,
 // which it takes from the pool while any task runs, so that tasks never use up the pool.
 type taskLocks struct {
@@ -108,7 +105,7 @@ func (l *taskLocks) take(ctx context.Context, pool *pgxpool.Pool, name string) (
 		}
 	}
 	err = l.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, $2) FROM set_config('idle_session_timeout', $3, false)`,
-		TaskLockClass, TaskLock(name), milliseconds(holderSilent)).Scan(&taken)
+		postgres.TaskLocks, TaskLock(name), milliseconds(holderSilent)).Scan(&taken)
 	if taken {
 		if l.held == nil {
 			l.held = map[string]bool{}
@@ -145,7 +142,7 @@ func (l *taskLocks) release(ctx context.Context, name string) {
 		timeout = 0
 	}
 	_, err := l.conn.Exec(ctx, `SELECT pg_advisory_unlock($1, $2) FROM set_config('idle_session_timeout', $3, false)`,
-		TaskLockClass, TaskLock(name), milliseconds(timeout))
+		postgres.TaskLocks, TaskLock(name), milliseconds(timeout))
 	l.settle(ctx, err)
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// facts are parts of statements that one file owns: all other SQL uses what that file declares.
+// facts are parts of statements and numbers that one file owns: all other code uses what that file declares.
 var facts = []struct {
 	what    string
 	pattern *regexp.Regexp
@@ -17,6 +17,7 @@ var facts = []struct {
 	{"whether a tenant is stopped", regexp.MustCompile(`\bhalted_at IS NOT NULL\s+OR\b|\bOR\s+(\w+\.)?halted_at IS NOT NULL\b`), "tenants/tenants.go"},
 	{"the time", regexp.MustCompile(`(?i)\b(clock_timestamp|now|transaction_timestamp|statement_timestamp)\(\)|\b(current_timestamp|current_date|localtimestamp)\b`), "internal/postgres/clock.go"},
 	{"the key of a tick", regexp.MustCompile(`\bnominal_at = (\$\d|\w+\.\w+|COALESCE\([^)]*\)) AND (\w+\.)?seq = `), "dispatch/record/key.go"},
+	{"the class of an advisory lock", regexp.MustCompile(`^0x4341_?[0-9a-f]{4}$`), "internal/postgres/locks.go"},
 }
 
 func TestEachFactHasItsOwner(t *testing.T) {
@@ -30,10 +31,13 @@ func TestEachFactHasItsOwner(t *testing.T) {
 		read[s.name] = true
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			literal, ok := n.(*ast.BasicLit)
-			if !ok || literal.Kind != token.STRING {
+			if !ok || literal.Kind != token.STRING && literal.Kind != token.INT {
 				return true
 			}
-			text, err := strconv.Unquote(literal.Value)
+			text, err := literal.Value, error(nil)
+			if literal.Kind == token.STRING {
+				text, err = strconv.Unquote(literal.Value)
+			}
 			if err != nil {
 				t.Errorf("%s: %v", s.name, err)
 			}

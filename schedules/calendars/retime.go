@@ -43,7 +43,7 @@ const outdated = `retime_at IS NULL AND empty_at IS NULL AND EXISTS (
 
 // lockShared takes the shared lock of a shard until the transaction ends.
 func lockShared(ctx context.Context, tx pgx.Tx, shard int16) error {
-	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock_shared($1, $2)`, cohorts.ShardLocks, int32(shard)); err != nil {
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock_shared($1, $2)`, postgres.ShardLocks, int32(shard)); err != nil {
 		return fmt.Errorf("lock shard: %w", err)
 	}
 	return nil

@@ -107,11 +107,8 @@ func ReadProfiles(ctx context.Context, db postgres.DB, tenant tenants.ID, follow
 	return found, nil
 }
 
-// subjectLocks is the class of the advisory locks of subjects. Subjects share so few of them that a batch never holds many.
-const (
-	subjectLocks  = 0x4341_524b
-	SubjectShares = 64
-)
+// SubjectShares is how many advisory locks subjects have: so few that a batch never holds many.
+const SubjectShares = 64
 
 // These are the modes of a subject's lock. A transaction that makes a schedule follow the subject shares the lock, because a change of the
 // profile cannot see that schedule before the commit. A transaction that changes the profile has the lock alone.
@@ -123,7 +120,7 @@ const (
 // WaitForFollowers waits for the transactions that hold one share of the locks of subjects, from 0 to SubjectShares-1. The caller's
 // transaction holds the share until it ends.
 func WaitForFollowers(ctx context.Context, tx pgx.Tx, share int) error {
-	if _, err := tx.Exec(ctx, `SELECT `+ToChange+`($1, $2)`, subjectLocks, share); err != nil {
+	if _, err := tx.Exec(ctx, `SELECT `+ToChange+`($1, $2)`, postgres.SubjectLocks, share); err != nil {
 		return fmt.Errorf("wait for schedules that begin to follow a subject: %w", err)
 	}
 	return nil
@@ -139,7 +136,7 @@ func LockSubjects(ctx context.Context, tx pgx.Tx, tenant tenants.ID, lock string
 		shares[i] = int32(uint64(runs.PhaseOf(fmt.Sprintf("%d/%s", tenant, subject))) % SubjectShares)
 	}
 	slices.Sort(shares)
-	_, err := tx.Exec(ctx, `SELECT `+lock+`($1, share) FROM unnest($2::int[]) AS s (share)`, subjectLocks, slices.Compact(shares))
+	_, err := tx.Exec(ctx, `SELECT `+lock+`($1, share) FROM unnest($2::int[]) AS s (share)`, postgres.SubjectLocks, slices.Compact(shares))
 	if err != nil {
 		return fmt.Errorf("lock subjects: %w", err)
 	}

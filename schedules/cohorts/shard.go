@@ -6,24 +6,22 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
 // Shards is the number of parts into which all cohorts are divided. Each part is swept under a lock of its own.
 const Shards = 64
 
-// ShardLocks is the class of the advisory locks of shards.
-const ShardLocks = 0x4341_5253
-
 // LockShard takes the exclusive lock of a shard until the transaction ends. A sweep holds this lock.
 func LockShard(b *pgx.Batch, shard int16) {
-	b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, ShardLocks, int32(shard))
+	b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, postgres.ShardLocks, int32(shard))
 }
 
 // ShareShard takes the shared lock of a shard until the transaction ends. Other
 // changes of schedules can hold it at the same time, but no sweep can run.
 func ShareShard(b *pgx.Batch, shard int16) {
-	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, $2)`, ShardLocks, int32(shard))
+	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, $2)`, postgres.ShardLocks, int32(shard))
 }
 
 // shardSteps lists how many shards (over) the new schedules of a tenant with fewer than upto schedules use. The shards of each step

@@ -15,11 +15,10 @@ import (
 )
 
 const (
-	tallyLocks   = 0x4341_5254 // the class of advisory locks: 0 for folding, a tenant's id for an exact count of its schedules
-	mostDeltas   = 50_000      // folded at once
-	AllSchedules = 0           // in the place of a cohort's number: all schedules of the tenant
-	AllSubjects  = -1          // likewise: its profiles of keys
-	AllBytes     = -2          // likewise: the bytes of its specs and payloads
+	mostDeltas   = 50_000 // folded at once
+	AllSchedules = 0      // in the place of a cohort's number: all schedules of the tenant
+	AllSubjects  = -1     // likewise: its profiles of keys
+	AllBytes     = -2     // likewise: the bytes of its specs and payloads
 	countedFor   = 2 * time.Second
 	countedRoom  = 50_000 // how many schedules others may make while this process uses an old count
 )
@@ -32,7 +31,7 @@ var LookForDeltas = `SELECT FROM tally_delta WHERE ` + postgres.Unfolded("tally_
 func FoldTallies(ctx context.Context, db postgres.DB) error {
 	for {
 		var b pgx.Batch // one implicit transaction
-		b.Queue(`SELECT pg_advisory_xact_lock($1, 0)`, tallyLocks)
+		b.Queue(`SELECT pg_advisory_xact_lock($1, 0)`, postgres.TallyLocks)
 		b.Queue(postgres.Fold("tally_delta", "tenant_id, cohort_id, n")+`
 			INSERT INTO tally AS t (tenant_id, cohort_id, n)
 			SELECT tenant_id, cohort_id, sum(n)
@@ -70,7 +69,7 @@ func FoldTallies(ctx context.Context, db postgres.DB) error {
 
 // LockTallies prevents folding until the transaction ends.
 func LockTallies(ctx context.Context, tx pgx.Tx) error {
-	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1, 0)`, tallyLocks)
+	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1, 0)`, postgres.TallyLocks)
 	return err
 }
 
@@ -143,7 +142,7 @@ func (f *Forecasts) Room(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n in
 		return n, stored, nil
 	}
 	// The lock is a separate statement, because a statement that waits for the lock would count with a snapshot from before the wait.
-	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1, $2)`, tallyLocks, int32(tenant)); err != nil {
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1, $2)`, postgres.TallyLocks, int32(tenant)); err != nil {
 		return 0, 0, fmt.Errorf("wait to count schedules: %w", err)
 	}
 	if stored, err = countStored(ctx, tx, tenant); err != nil {
