@@ -82,11 +82,14 @@ func WithEntries(query string, indexes ...string) string {
 	for i, name := range indexes {
 		read[i] = `pg_stat_get_xact_tuples_returned('` + name + `'::regclass)`
 	}
-	// The aggregate has read all rows before it calls the functions.
+	counter := strings.Join(read, " + ")
+	// The counters also have what the connection has read within the last second or so. So the query reads them before and after. Its
+	// second part depends on the first one's row, and the aggregate has read all rows before it calls the functions again.
 	return `
-		WITH found AS MATERIALIZED (` + query + `)
-		SELECT f.*, n.entries
-		FROM (SELECT count(*), ` + strings.Join(read, " + ") + ` AS entries FROM found) n
+		WITH found AS MATERIALIZED (` + query + `), before AS MATERIALIZED (SELECT ` + counter + ` AS n)
+		SELECT f.*, read.entries
+		FROM before
+		CROSS JOIN LATERAL (SELECT count(*), ` + counter + ` - before.n AS entries FROM found) read
 		LEFT JOIN found f ON true`
 }
 

@@ -44,3 +44,33 @@ func TestASearchCountsTheIndexEntriesThatItReads(t *testing.T) {
 		t.Errorf("found %v after %d entries, want two after at least %d", found, entries, dead)
 	}
 }
+
+// What the same connection has read before does not count: PostgreSQL keeps its counters for up to a second before it adds them to the statistics.
+func TestASearchCountsNothingThatWasReadBefore(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	h.Exec(`ALTER TABLE event SET (autovacuum_enabled = off)`) // with statistics of these few rows, the planner may not use the index
+	h.Exec(`INSERT INTO event (tenant_id, endpoint, id, event, cause, n, first_at, last_at, due_at)
+		SELECT $1, 'e', n::text, 'tick.failed', '', 1, now(), now(), '2000-01-01'::timestamptz + n * interval '1 s' FROM generate_series(1, 700) n`, h.Tenant)
+	conn, err := h.Pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	const due = `SELECT due_at FROM event WHERE due_at < '2001-01-01' ORDER BY due_at`
+	read := 0
+	for range 3 {
+		rows, _ := conn.Query(t.Context(), due) // ForEachRow reports the error
+		if _, err := pgx.ForEachRow(rows, []any{nil}, func() error { read++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var first pgtype.Timestamptz
+	var entries int
+	if err := conn.QueryRow(t.Context(), cluster.WithEntries(due+` LIMIT 1`, "event_due")).Scan(&first, &entries); err != nil {
+		t.Fatal(err)
+	}
+	if read != 2100 || !first.Valid || entries != 1 {
+		t.Errorf("after %d reads, the search found %v and counted %d entries, want 1", read, first.Time, entries)
+	}
+}
