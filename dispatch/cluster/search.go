@@ -83,8 +83,8 @@ func WithEntries(query string, indexes ...string) string {
 		read[i] = `pg_stat_get_xact_tuples_returned('` + name + `'::regclass)`
 	}
 	counter := strings.Join(read, " + ")
-	// The counters also have what the connection has read within the last second or so. So the query reads them before and after. Its
-	// second part depends on the first one's row, and the aggregate has read all rows before it calls the functions again.
+	// The counters also have what the connection has read within the last second or so. So the query reads them twice, and subtracts. The
+	// lateral part needs the row of before, so it runs later, and its count has read all rows of found before the counters are read again.
 	return `
 		WITH found AS MATERIALIZED (` + query + `), before AS MATERIALIZED (SELECT ` + counter + ` AS n)
 		SELECT f.*, read.entries

@@ -34,12 +34,12 @@ func TestEachFactHasItsOwner(t *testing.T) {
 			if !ok || literal.Kind != token.STRING && literal.Kind != token.INT {
 				return true
 			}
-			text, err := literal.Value, error(nil)
+			text := literal.Value
 			if literal.Kind == token.STRING {
-				text, err = strconv.Unquote(literal.Value)
-			}
-			if err != nil {
-				t.Errorf("%s: %v", s.name, err)
+				var err error
+				if text, err = strconv.Unquote(text); err != nil {
+					t.Errorf("%s: %v", s.name, err)
+				}
 			}
 			for _, f := range facts {
 				if s.name != f.owner && f.pattern.MatchString(text) {

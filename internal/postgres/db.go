@@ -5,6 +5,7 @@
 //     the connections among tenants.
 //   - Notify sends notifications after COMMIT. Watch records whether a request may have changed the database.
 //   - The clock constants and Fold are parts of the server's SQL.
+//   - The constants of LockClass are the classes of advisory locks of all packages.
 //   - Oldest deletes rows by their age. The caller owns the table. Edge says where such a look begins.
 //
 // The package itself writes table folded only. Its locks are in memory. After a crash PostgreSQL rolls back open transactions; notifications

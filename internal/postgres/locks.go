@@ -1,6 +1,6 @@
 package postgres
 
-// LockClass is the first number of an advisory lock of a transaction or a session. The second number says which lock of the class it is.
+// LockClass is the first of the two numbers of an advisory lock. The second one says which lock of the class it is.
 type LockClass int32
 
 // These are all classes of advisory locks.
@@ -15,7 +15,7 @@ const (
 	AnalyzeLocks LockClass = 0x4341_414e // 0: analyzing new tables
 )
 
-// Classes differ: the same key twice in a map does not compile.
+// No two classes have the same number: a map with the same key twice does not compile.
 var _ = map[LockClass]bool{
 	ShardLocks: true, SubjectLocks: true, TallyLocks: true, LeaseLocks: true, ParkLocks: true, TaskLocks: true, StepLocks: true, AnalyzeLocks: true,
 }
