@@ -10,7 +10,7 @@ import (
 // A row may come below a floor by means that the two rules do not know: by hand, or by a transaction that was open for longer than
 // the horizon waits. A search looks for such rows. It reads the time below the floors in windows, from the latest to the earliest.
 // A window that had few index entries is followed by a wider one, so that one window covers all of the past as long as no old snapshot
-// is open. While one is, a window has about searchMost entries, however long the snapshot has been open. Only a whole round takes longer then.
+// is open. While one is, a window has about SearchMost entries, however long the snapshot has been open. Only a whole round takes longer then.
 const (
 	SearchMost   = 500 // index entries of a window
 	SearchEvery  = time.Second
@@ -23,7 +23,9 @@ const (
 
 // Search is the position of the search below some floors. It is safe for concurrent use.
 type Search struct {
-	Every time.Duration // between two rounds; 0: searchEvery
+	Every time.Duration // between two rounds; 0: SearchEvery
+	Most  int           // index entries of a window; 0: SearchMost
+	Wide  bool          // the first window is all of the past, as windows come seldom
 
 	mu    sync.Mutex
 	after time.Time     // when the next window is read
@@ -53,6 +55,9 @@ func (s *Search) Begin(h *Horizon, now time.Time) (w Window, is bool) {
 	}
 	if s.width == 0 {
 		s.width = searchFirst
+		if s.Wide {
+			s.width = searchAll
+		}
 	}
 	if s.width < searchAll {
 		w.From = w.To.Add(-s.width)
@@ -67,10 +72,11 @@ func (s *Search) Ended(w Window, entries int, now time.Time) {
 	if s.upper = w.From; w.From.IsZero() {
 		s.after = now.Add(cmp.Or(s.Every, SearchEvery))
 	}
+	most := cmp.Or(s.Most, SearchMost)
 	switch {
-	case entries > SearchMost:
+	case entries > most:
 		s.width = max(searchLeast, min(s.width/4, searchFirst))
-	case entries*searchFaster <= SearchMost && s.width < searchAll:
+	case entries*searchFaster <= most && s.width < searchAll:
 		s.width *= searchFaster
 	}
 }

@@ -1,6 +1,7 @@
 package dispatchtest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -14,7 +15,11 @@ var layOthers = []string{
 	`INSERT INTO process (id, name, place, pid, sweeps, dispatches, beat_at) OVERRIDING SYSTEM VALUE VALUES (900001, 'other', '', 1, false, false, now() + interval '1 day')`,
 	`INSERT INTO endpoint (tenant_id, name, url, secrets, events)
 		SELECT pg_temp.who(n), 'e' || n, 'https://example.com', '{x}', CASE WHEN n <= 200 THEN '{quota.soft}' ELSE '{}' END::text[] FROM generate_series(1, 20000) n`,
-	`INSERT INTO workflow (tenant_id, name, max_running) SELECT pg_temp.who(n), 'w' || n, CASE WHEN n <= 20 THEN 1 END FROM generate_series(1, 50000) n`,
+	`INSERT INTO workflow (tenant_id, name, max_running, rate, held_at, expect_handed_s, endpoint, defaults)
+		SELECT pg_temp.who(n), 'w' || n, CASE WHEN n <= 20 THEN 1 WHEN n % 10 = 1 THEN 100 END, CASE WHEN n % 10 = 2 THEN 100 END, CASE WHEN n % 10 = 3 THEN now() END,
+			CASE WHEN n % 10 = 4 THEN 3600 END, CASE WHEN n % 10 = 5 THEN 'e' || n END,
+			CASE WHEN n % 10 = 6 THEN '{"delivery":{"retention":{"succeeded":"30d"}}}' ELSE '{}' END::jsonb
+		FROM generate_series(1, 50000) n`,
 	`INSERT INTO cohort (shard, id, tenant_id, workflow, hash, missed, next_at, due_at, delay, ordered)
 		SELECT n % 64, 10000000 + n, pg_temp.who(n), 'w' || n, decode(md5(n::text), 'hex'), 'skip',
 			CASE WHEN n > 20000 THEN now() + n * interval '1 second' + interval '1 hour' END, CASE WHEN n > 20000 THEN now() + n * interval '1 second' + interval '1 hour' END, n <= 20000, n % 2 = 0
@@ -22,11 +27,15 @@ var layOthers = []string{
 	`INSERT INTO cohort_timing (tenant_id, shard, hash, workflow, missed, id, timing, ordered) OVERRIDING SYSTEM VALUE
 		SELECT tenant_id, shard, hash, workflow, missed, id, '{}', ordered FROM cohort WHERE id > 10000000`,
 	`INSERT INTO tally (tenant_id, cohort_id, shard, n, workflow) SELECT tenant_id, id, shard, 1, workflow FROM cohort WHERE id > 10000000`,
-	`INSERT INTO schedule (tenant_id, id, workflow, key, shard, status, spec, anchor_at, cohort_id, tzdata, created_at, updated_at, updated_by, max_attempts)
+	`INSERT INTO schedule (tenant_id, id, workflow, key, shard, status, spec, anchor_at, cohort_id, tzdata, created_at, updated_at, updated_by, max_attempts,
+			subject, keep_succeeded_s, moved_until)
 		OVERRIDING SYSTEM VALUE
-		SELECT pg_temp.who(c), 10000000 + n, 'w' || c, 'k' || n, c % 64, 'active', '{"timezone":"UTC"}', now(), 10000000 + c, '', now(), now(), 't', 3
+		SELECT pg_temp.who(c), 10000000 + n, 'w' || c, 'k' || n, c % 64, 'active', CASE WHEN n % 5 = 0 THEN '{"timezone":"@subject"}' ELSE '{"timezone":"UTC"}' END, now(),
+			10000000 + c, '', now(), now(), 't', 3,
+			CASE WHEN n % 2 = 0 THEN 's' || n END, CASE WHEN n % 3 = 0 THEN 864000 END, CASE WHEN n % 4 = 0 THEN now() + interval '1 day' + n % 997 * interval '1 minute' END
 		FROM (SELECT n, CASE WHEN n <= 50000 THEN n ELSE 20001 + n % 30000 END AS c FROM generate_series(1, 80000) n) s`,
-	`INSERT INTO member (cohort_id, phase, schedule_id, tenant_id, from_at) SELECT cohort_id, 0, id, tenant_id, now() - interval '1 day' FROM schedule WHERE id > 10000000`,
+	`INSERT INTO member (cohort_id, phase, schedule_id, tenant_id, from_at, until_at)
+		SELECT cohort_id, 0, id, tenant_id, now() - interval '1 day', CASE WHEN id % 2 = 0 THEN now() + interval '1 day' + id % 997 * interval '1 minute' END FROM schedule WHERE id > 10000000`,
 	`INSERT INTO schedule_state (tenant_id, schedule_id, last_at, delay_at)
 		SELECT tenant_id, id, d.at, CASE WHEN id <= 10020000 THEN d.at END
 		FROM schedule CROSS JOIN LATERAL (SELECT date_trunc('day', now()) - interval '1 day' + id % 160000 * interval '1 second' AS at) d WHERE id > 10000000`,
@@ -94,6 +103,10 @@ var LaidWork = []string{
 	`INSERT INTO slot (tenant_id, schedule_id, nominal_at, seq, attempt, workflow) SELECT $1, 900000 + n, now(), 0, 1, 'w' FROM generate_series(1, 300) n`,
 	`INSERT INTO process (id, name, place, pid, sweeps, dispatches, beat_at) OVERRIDING SYSTEM VALUE
 		SELECT 900002, 'dead', '', 1, false, false, now() - interval '10 seconds' WHERE $1 > 0`,
+	// A schedule of the herd keeps its ended ticks for longer than these are old.
+	`WITH keeps AS (UPDATE schedule SET keep_succeeded_s = 864000 WHERE tenant_id = $1 AND workflow = 'herd' AND key = 'herd 1' RETURNING id)
+		INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, fired_at, ended_at, shard, attempt, state, reason, cause, dst)
+		SELECT $1, keeps.id, date_trunc('day', now()) + n * interval '1 second', 0, 1, 0, now(), now(), 0, 1, 2, 0, 0, 0 FROM keeps, generate_series(1, 2000) n`,
 	// A chunk of the dead process, and an unopened one whose time lies ahead. Each holds one tick of schedule 1.
 	`INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows, swept_at, opened_at, owner)
 		SELECT 7, $1, 0, 'small', nominal_at, 1, 1, 1, '\x010100000101', '{w}', now() - interval '10 seconds', opened_at, owner
@@ -119,10 +132,11 @@ func (h *Carillon) Others() {
 		}
 	}
 	lay(`SET session_replication_role = replica`)
-	for _, sql := range layOthers {
+	for _, sql := range slices.Concat(layOthers, layResting) {
 		lay(sql)
 	}
 	lay(`VACUUM ANALYZE`)
+	h.wantEntries()
 	lay(ownTicks, h.Tenant)
 	var rows int
 	if err := laying.QueryRow(ctx, `SELECT sum(n_live_tup)::bigint FROM pg_stat_user_tables`).Scan(&rows); err != nil {

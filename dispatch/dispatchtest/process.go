@@ -148,8 +148,7 @@ func (d *Process) OpenStale(ctx context.Context) error {
 
 // CancelOrphans cancels buffered ticks of deleted schedules.
 func (d *Process) CancelOrphans(ctx context.Context) error {
-	_, err := d.Finisher.CancelOrphans(ctx)
-	return err
+	return d.batch(ctx, upkeep.CancelOrphans)
 }
 
 // FoldUse adds up what was used since the last time.

@@ -81,10 +81,8 @@ func (w *Watcher) judge(ctx context.Context, of expecting) ([]verdict, error) {
 	if of.handed == 0 && of.ended == 0 {
 		return nil, nil
 	}
-	rows, _ := w.pool.Query(ctx, `
-		SELECT at, bucket, due - skipped, fired, succeeded + failed + cancelled, succeeded, first_due
-		FROM use_series
-		WHERE tenant_id = $1 AND step = 1 AND workflow = $2 AND at >= $3`,
+	rows, _ := w.pool.Query(ctx, history.OfEachEndpoint("$1", "1", "$2",
+		history.SeriesFrom("at, bucket, due - skipped, fired, succeeded + failed + cancelled, succeeded, first_due", "$1", "1", "$2", "e.endpoint", "$3")),
 		of.Tenant, of.Workflow, of.now.Add(-of.timeout-silentSpan-time.Minute)) // CollectRows reports the error
 	minutes, err := pgx.CollectRows(rows, pgx.RowToStructByPos[minute])
 	if err != nil {

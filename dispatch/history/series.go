@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -121,15 +122,31 @@ func (b *Bucket) add(r seriesRow) {
 	}
 }
 
-// eachEndpoint finds each endpoint that a workflow had, one after the other by the index. A read of the workflow's rows in a period would
-// otherwise go through all its rows.
-const eachEndpoint = `WITH RECURSIVE endpoints AS (
-			(SELECT endpoint FROM use_series WHERE tenant_id = $1 AND step = $2 AND workflow = $5 ORDER BY endpoint LIMIT 1)
-			UNION ALL
-			SELECT (SELECT u.endpoint FROM use_series u WHERE u.tenant_id = $1 AND u.step = $2 AND u.workflow = $5 AND u.endpoint > e.endpoint ORDER BY u.endpoint LIMIT 1)
-			FROM endpoints e
-			WHERE e.endpoint IS NOT NULL
-		)`
+// SeriesFrom returns a query of the rows of one workflow and endpoint from a time on. The arguments are SQL expressions. The time is
+// compared as a part of the key, so that only the primary key serves it: the other index by time has the rows of all tenants.
+func SeriesFrom(columns, tenant, step, workflow, endpoint, from string) string {
+	return `
+			SELECT ` + columns + `
+			FROM use_series
+			WHERE tenant_id = ` + tenant + ` AND step = ` + step + ` AND workflow = ` + workflow + ` AND endpoint = ` + endpoint + `
+				AND (tenant_id, step, workflow, endpoint, at) >= (` + strings.Join([]string{tenant, step, workflow, endpoint, from}, ", ") + `)`
+}
+
+// OfEachEndpoint returns a query that joins a LATERAL query, for each endpoint that a workflow had. The endpoints are found one after the
+// other by the index, and are e.endpoint: a read of the workflow's rows in a period would otherwise go through all its rows, or through
+// the rows of all workflows. The other arguments are SQL expressions.
+func OfEachEndpoint(tenant, step, workflow, lateral string) string {
+	rows := `FROM use_series WHERE tenant_id = ` + tenant + ` AND step = ` + step + ` AND workflow = ` + workflow
+	return `
+			WITH RECURSIVE endpoints AS (
+				(SELECT endpoint ` + rows + ` ORDER BY endpoint LIMIT 1)
+				UNION ALL
+				SELECT (SELECT endpoint ` + rows + ` AND endpoint > e.endpoint ORDER BY endpoint LIMIT 1)
+				FROM endpoints e
+				WHERE e.endpoint IS NOT NULL
+			)
+			SELECT u.* FROM endpoints e CROSS JOIN LATERAL (` + lateral + ` OFFSET 0) u`
+}
 
 // readSeries reads the rows of a series, at most one a step, lateness and reason, and those that are not folded yet.
 func (r *Reader) readSeries(ctx context.Context, tenant tenants.ID, f SeriesFilter, from time.Time) ([]seriesRow, error) {
@@ -144,17 +161,17 @@ func (r *Reader) readSeries(ctx context.Context, tenant tenants.ID, f SeriesFilt
 	if f.Endpoint != "" {
 		fresh += ` AND EXISTS (SELECT FROM workflow w WHERE w.tenant_id = $1 AND w.name = d.workflow AND w.endpoint = $6)`
 	}
-	inPeriod := `SELECT at, bucket, reason, ` + SeriesCounts + `
-			FROM use_series
-			WHERE tenant_id = $1 AND step = $2 AND workflow = $5 AND at >= $3 AND at < $4 AND endpoint = `
-	begin, folded := "", inPeriod+`$6` // the sums of an endpoint, or of all together, and a workflow with its endpoint
-	if f.Workflow != "" && f.Endpoint == "" {
-		begin, folded = eachEndpoint, `SELECT u.* FROM endpoints e CROSS JOIN LATERAL (`+inPeriod+`e.endpoint OFFSET 0) u WHERE $6 = ''`
+	inPeriod := func(endpoint string) string {
+		return SeriesFrom("at, bucket, reason, "+SeriesCounts, "$1", "$2", "$5", endpoint, "$3") + ` AND at < $4`
 	}
-	rows, _ := r.api.Query(ctx, begin+`
+	folded := inPeriod("$6") // the sums of an endpoint, or of all together, and a workflow with its endpoint
+	if f.Workflow != "" && f.Endpoint == "" {
+		folded = OfEachEndpoint("$1", "$2", "$5", inPeriod("e.endpoint")) + ` WHERE $6 = ''`
+	}
+	rows, _ := r.api.Query(ctx, `
 		SELECT date_bin($7::interval, at, '2000-01-01Z') AS at, bucket, reason, `+SeriesSums+`
 		FROM (
-			`+folded+`
+			(`+folded+`)
 			UNION ALL
 			SELECT minute, bucket, reason, `+SeriesCounts+`
 			FROM daily_use_delta d

@@ -47,7 +47,8 @@ type delayWalk struct {
 // Only their ticks show which of them are lost, so the walk reads all of them, a page at a time.
 func (w *delayWalk) resting(ctx context.Context, after delaysPlace) (page []resting, next delaysPlace, err error) {
 	floor, stuck := w.unopened.From(w.horizon)
-	rows, _ := w.pool.Query(ctx, `
+	var r resting
+	err = postgres.ReadPage(ctx, w.pool, `
 		SELECT c.shard, c.id, c.tenant_id, m.schedule_id, st.delay_at,
 			COALESCE(s.status = 'active' AND c.run_at IS NULL AND st.delay_at IS NULL, false),
 			m.schedule_id IS NOT NULL AND c.run_at IS NULL AND st.delay_left IS DISTINCT FROM 0 AND (
@@ -69,10 +70,11 @@ func (w *delayWalk) resting(ctx context.Context, after delaysPlace) (page []rest
 			WHERE `+record.KeyIs("", "c.tenant_id", "m.schedule_id", "st.delay_at", "0")+`
 			OFFSET 0
 		) t ON true
-		ORDER BY c.shard, c.id`, after.shard, after.cohort, mostDelays, floor, stuck) // CollectRows reports the error
-	page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r resting, err error) {
-		return r, row.Scan(&r.place.shard, &r.place.cohort, &r.tenant, &r.schedule, &r.delayAt, &r.unarmed, &r.lost)
-	})
+		ORDER BY c.shard, c.id`, []any{after.shard, after.cohort, mostDelays, floor, stuck},
+		[]any{&r.place.shard, &r.place.cohort, &r.tenant, &r.schedule, &r.delayAt, &r.unarmed, &r.lost}, func() error {
+			page = append(page, r)
+			return nil
+		})
 	if err != nil {
 		return nil, after, fmt.Errorf("walk through schedules with fixed_delay: %w", err)
 	}

@@ -3,6 +3,7 @@ package upkeep
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,19 +16,28 @@ import (
 
 // parked looks for parked ticks that wait for nothing.
 type parked struct {
-	pool *pgxpool.Pool
-	push *push.Pusher
+	pool  *pgxpool.Pool
+	push  *push.Pusher
+	pause pause
 }
 
 // wakeForsaken wakes parked ticks whose wait has ended without a change of a row, such as when a keyset with a lost key is restored.
 // It reads what ticks are parked for, once each, and not the ticks.
 func (p *parked) wakeForsaken(ctx context.Context) error {
+	began, waits := time.Now(), 0
+	if !p.pause.over(began) {
+		return nil
+	}
 	for from, more := (record.ParkedFor{Tenant: -1}), true; more; {
+		var read int
 		var err error
-		if from, more, err = p.wakeSome(ctx, from); err != nil {
+		if from, read, err = p.wakeSome(ctx, from); err != nil {
 			return fmt.Errorf("look for parked ticks: %w", err)
 		}
+		waits, more = waits+read, read == control.MostForsaken
 	}
+	now := time.Now()
+	p.pause.begin(now, now.Sub(began), waits)
 	return nil
 }
 
@@ -59,8 +69,8 @@ const ReadForsaken = `
 		LEFT JOIN workflow h ON h.tenant_id = p.tenant_id AND p.waits_for LIKE 'workflow/%' AND h.name = substr(p.waits_for, length('workflow/') + 1)
 		ORDER BY p.tenant_id, p.waits_for`
 
-// wakeSome adds rows to table wake for the next page of waits that have ended.
-func (p *parked) wakeSome(ctx context.Context, from record.ParkedFor) (last record.ParkedFor, more bool, err error) {
+// wakeSome adds rows to table wake for those of the next page of waits that have ended, and returns the last one and how many it read.
+func (p *parked) wakeSome(ctx context.Context, from record.ParkedFor) (last record.ParkedFor, n int, err error) {
 	rows, _ := p.pool.Query(ctx, ReadForsaken, from.Tenant, from.For, control.MostForsaken) // ForEachRow reports the error
 	var w record.ParkedFor
 	var stopped, held bool
@@ -69,7 +79,6 @@ func (p *parked) wakeSome(ctx context.Context, from record.ParkedFor) (last reco
 	var secrets [][]byte
 	var owners []tenants.ID
 	var names []string
-	n := 0
 	_, err = pgx.ForEachRow(rows, []any{&w.Tenant, &w.For, &stopped, &held, &state, &headers, &secrets}, func() error {
 		last, n = w, n+1
 		waiting := w.For == "" && stopped || held
@@ -82,11 +91,11 @@ func (p *parked) wakeSome(ctx context.Context, from record.ParkedFor) (last reco
 		return nil
 	})
 	if err != nil || len(owners) == 0 {
-		return last, n == control.MostForsaken, err
+		return last, n, err
 	}
 	_, err = p.pool.Exec(ctx, `
 		INSERT INTO wake (tenant_id, waits_for)
 		SELECT * FROM unnest($1::int[], $2::text[])
 		ON CONFLICT DO NOTHING`, owners, names)
-	return last, n == control.MostForsaken, err
+	return last, n, err
 }

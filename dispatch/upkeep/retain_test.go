@@ -160,13 +160,13 @@ func TestRetentionOfAScheduleAndOfAWorkflow(t *testing.T) {
 			h.Put("overlap", "k", p)
 			h.EndTwo()
 			h.WantStates("failed", "succeeded")
-			h.Exec(`UPDATE tick SET ended_at = ended_at - interval '3 hours'`)
+			h.Exec(`UPDATE tick SET nominal_at = nominal_at - interval '3 hours', ended_at = ended_at - interval '3 hours'`)
 			h.WantStates("failed")
 			h.Retain(time.Now())
 			if n := h.Number(`SELECT count(*) FROM tick`); n != 1 {
 				t.Errorf("%d ticks are left", n)
 			}
-			h.Exec(`UPDATE tick SET ended_at = ended_at - interval '3 hours'`)
+			h.Exec(`UPDATE tick SET nominal_at = nominal_at - interval '3 hours', ended_at = ended_at - interval '3 hours'`)
 			h.WantStates()
 			h.Retain(time.Now())
 			if n := h.Number(`SELECT count(*) FROM tick`); n != 0 {

@@ -121,22 +121,25 @@ func (r *scheduleRetention) thinSchedules(ctx context.Context, now time.Time, fo
 }
 
 // thinTicks deletes the ticks of schedules that succeeded before good, or failed before bad. It subtracts their bytes from the use of
-// the day on which they ended.
+// the day on which they ended. A tick ends after its nominal time, so the later nominal times are not read. The planner does not see that
+// the ticks to delete are of tenant $1: for a tenant that is newer than the last ANALYZE it would read all of its ticks.
 func (r *scheduleRetention) thinTicks(ctx context.Context, tenant tenants.ID, ids []int64, good, bad []time.Time) error {
 	err := countBatches(ctx, r.pool, `
 		WITH thinned AS (
 			DELETE FROM tick t
 			USING (
-				SELECT o.schedule_id, o.nominal_at, o.seq
+				SELECT o.tenant_id, o.schedule_id, o.nominal_at, o.seq
 				FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[]) AS i (id, good, bad)
 				CROSS JOIN LATERAL (
-					SELECT schedule_id, nominal_at, seq
+					SELECT tenant_id, schedule_id, nominal_at, seq
 					FROM tick
-					WHERE tenant_id = $1 AND schedule_id = i.id AND (state = $5 AND ended_at < i.good OR state = $6 AND ended_at < i.bad)
+					WHERE tenant_id = $1 AND schedule_id = i.id AND nominal_at < GREATEST(i.good, i.bad)
+						AND (state = $5 AND ended_at < i.good OR state = $6 AND ended_at < i.bad)
+					OFFSET 0
 				) o
 				LIMIT $7
 			) over
-			WHERE `+record.KeyIs("t", "$1", "over.schedule_id", "over.nominal_at", "over.seq")+`
+			WHERE `+record.SameKey("t", "over")+`
 			RETURNING t.schedule_id AS id, t.ended_at AS at, 0 AS due, 0 AS fired, 0 AS good, 0 AS bad, 0 AS gone, 0 AS skipped, 0 AS retried, -1::smallint AS bucket, 0::smallint AS reason,
 				-COALESCE(octet_length(t.result), 0) - COALESCE(octet_length(t.payload), 0) AS bytes
 		), used AS (`+record.EndedUse("$1", "i.at", "(SELECT * FROM thinned WHERE bytes <> 0) i")+`)

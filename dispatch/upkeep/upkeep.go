@@ -24,6 +24,7 @@ import (
 const (
 	ArmLost        = "arm lost schedules"
 	Complete       = "complete schedules"
+	CancelOrphans  = "cancel buffered ticks"
 	WakeForsaken   = "wake forsaken ticks"
 	ClearProcesses = "clear processes"
 	AddUpUse       = "add up daily use"
@@ -38,6 +39,9 @@ const (
 	markEvery   = time.Second
 )
 
+// mostSearched bounds how many index entries a run reads in a search below a floor.
+const mostSearched = 20_000
+
 const (
 	taskLimit   = 20 * time.Second // of most tasks
 	chunkKept   = time.Hour        // after a chunk is done
@@ -51,9 +55,9 @@ const (
 func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartitions) []Task {
 	watchdog := newWatchdog(c, delays)
 	lost := &lostDelays{walk: delays, log: c.Log, finish: c.Finish}
-	completion := &completion{c.Pool, c.Unopened, c.Horizon}
-	moves := &moves{c.Pool, c.Settle}
-	parked := &parked{c.Pool, c.Push}
+	completion := newCompletion(c)
+	moves := newMoves(c)
+	parked, orphans := &parked{pool: c.Pool, push: c.Push}, &pause{}
 	clearing := newClearing(c)
 	folding := &folding{c.Pool}
 	statistics := &statistics{pool: c.Pool, idle: c.Idle}
@@ -65,9 +69,9 @@ func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartit
 		{in: dispatches, Name: LookAtExpectations, every: expect.LookEvery, Limit: expect.LookLimit, Some: c.Expect.Look},
 		{in: dispatches, Name: "make partitions", every: upkeepEvery, Limit: 30 * time.Second, Some: whole(func(ctx context.Context) error { return days.ensure(ctx, time.Now()) })},
 		{in: dispatches, Name: ArmLost, every: upkeepEvery, Limit: taskLimit, Some: whole(lost.rearm)},
-		{in: dispatches, Name: Complete, every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, completion.completeSome)},
-		{in: dispatches, Name: "settle moves", every: upkeepEvery, Limit: taskLimit, Some: Full(mostSettled, moves.settleSome)},
-		{in: dispatches, Name: "cancel buffered ticks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, c.Finish.CancelOrphans)},
+		{in: dispatches, Name: Complete, every: upkeepEvery, Limit: taskLimit, Some: completion.completeSome},
+		{in: dispatches, Name: "settle moves", every: upkeepEvery, Limit: taskLimit, Some: moves.settleSome},
+		{in: dispatches, Name: CancelOrphans, every: upkeepEvery, Limit: taskLimit, Some: orphans.full(record.MostCleared, c.Finish.CancelOrphans)},
 		{in: dispatches, Name: WakeForsaken, every: upkeepEvery, Limit: taskLimit, Some: whole(parked.wakeForsaken)},
 		{in: dispatches, Name: "clear cohorts", every: upkeepEvery, Limit: taskLimit, Some: clearing.clearCohorts},
 		{in: dispatches, Name: "clear chunks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearOld(&clearing.old.chunks))},

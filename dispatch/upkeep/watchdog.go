@@ -121,6 +121,8 @@ var allShards = func() (all []int16) {
 type withoutNext struct {
 	pool      *pgxpool.Pool
 	exhausted map[int64]time.Time // cohorts with active members and no next time, and when they were first seen
+	overdue   int                 // members of exhausted cohorts when they were counted last
+	pause     pause               // between two such counts
 	unarmed   map[int64]time.Time // the same for cohorts with fixed_delay
 	walk      *delayWalk          // through these
 	at        delaysPlace         // of the walk
@@ -129,6 +131,19 @@ type withoutNext struct {
 // count counts the members of cohorts that have had no next time for withoutAfter. Upkeep completes them before that if their
 // time is over.
 func (w *withoutNext) count(ctx context.Context, now time.Time) (n int, err error) {
+	if began := time.Now(); w.pause.over(began) {
+		if err := w.countExhausted(ctx, now); err != nil {
+			return 0, fmt.Errorf("look for schedules without a next time: %w", err)
+		}
+		ended := time.Now()
+		w.pause.begin(ended, ended.Sub(began), len(w.exhausted))
+	}
+	delays, err := w.unarmedDelays(ctx, now)
+	return w.overdue + delays, err
+}
+
+// countExhausted counts the members of cohorts that are exhausted and not completed.
+func (w *withoutNext) countExhausted(ctx context.Context, now time.Time) error {
 	rows, err := w.pool.Query(ctx, `
 		SELECT c.id, COALESCE((SELECT t.n FROM tally t WHERE t.tenant_id = c.tenant_id AND t.cohort_id = c.id), 1)
 		FROM (SELECT tenant_id, id, run_at FROM cohort WHERE due_at IS NULL AND empty_at IS NULL AND (NOT delay OR over) LIMIT $1) c
@@ -141,9 +156,9 @@ func (w *withoutNext) count(ctx context.Context, now time.Time) (n int, err erro
 		) m
 		WHERE c.run_at IS NULL`, watchMost)
 	if err != nil {
-		return 0, fmt.Errorf("look for schedules without a next time: %w", err)
+		return err
 	}
-	seen := map[int64]time.Time{}
+	seen, n := map[int64]time.Time{}, 0
 	var id int64
 	var members int
 	if _, err := pgx.ForEachRow(rows, []any{&id, &members}, func() error {
@@ -157,11 +172,10 @@ func (w *withoutNext) count(ctx context.Context, now time.Time) (n int, err erro
 		}
 		return nil
 	}); err != nil {
-		return 0, fmt.Errorf("look for schedules without a next time: %w", err)
+		return err
 	}
-	w.exhausted = seen
-	delays, err := w.unarmedDelays(ctx, now)
-	return n + delays, err
+	w.exhausted, w.overdue = seen, n
+	return nil
 }
 
 // unarmedDelays reads the next page of schedules with fixed_delay that have no due time, and counts those that had no tick under way

@@ -118,7 +118,7 @@ CREATE INDEX schedule_by_subject ON schedule (tenant_id, subject, id) WHERE subj
 CREATE INDEX schedule_by_status ON schedule (tenant_id, status, workflow, key) WHERE status <> 'active';
 CREATE INDEX schedule_outside_calendars ON schedule (tenant_id) WHERE cohort_id IS NULL AND spec LIKE '%"named":%';
 CREATE INDEX schedule_keeps ON schedule (tenant_id, id) WHERE keep_succeeded_s IS NOT NULL OR keep_failed_s IS NOT NULL;
-CREATE INDEX schedule_moved ON schedule (moved_until) WHERE moved_until IS NOT NULL;
+CREATE INDEX schedule_moved ON schedule (moved_until, tenant_id, id) WHERE moved_until IS NOT NULL;
 CREATE INDEX schedule_quarantined ON schedule (tenant_id, id) WHERE status = 'quarantined';
 CREATE INDEX schedule_rest ON schedule (tenant_id, paused_until) INCLUDE (workflow, cohort_id) WHERE status = 'paused' AND paused_until IS NOT NULL;
 COMMENT ON TABLE schedule IS 'A schedule as its client wrote it. A null policy or delivery column is inherited from the workflow. Written by dispatch/sweep, dispatch/upkeep, schedules, schedules/subjects.';

@@ -86,7 +86,7 @@ CREATE TABLE member (
   retimed_at  timestamptz,
   PRIMARY KEY (cohort_id, phase, schedule_id, tenant_id)
 );
-CREATE INDEX member_ended ON member (until_at) WHERE until_at IS NOT NULL;
+CREATE INDEX member_ended ON member (until_at, cohort_id, phase, schedule_id) WHERE until_at IS NOT NULL;
 CREATE INDEX member_limited ON member (cohort_id) WHERE until_at IS NOT NULL;
 COMMENT ON TABLE member IS 'A schedule in its cohort. Written by dispatch/sweep, dispatch/upkeep, schedules, schedules/subjects.';
 COMMENT ON COLUMN member.phase IS 'that of the schedule';

@@ -1,0 +1,146 @@
+package upkeep_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/dispatchtest"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Index entries of memberships and moves that ended cannot be removed while an old snapshot is open. Upkeep does not read them again.
+func TestEndsOfSchedulesAndMovesDoNotReadEarlierOnesUnderAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	r := &dispatchtest.Recorder{Ran: map[string][]any{}}
+	h.Config.Settle = func(ctx context.Context, tenant tenants.ID, workflow, key string) error {
+		_, err := h.Pool.Exec(ctx, `UPDATE schedule SET moved_until = NULL WHERE tenant_id = $1 AND workflow = $2 AND key = $3`, tenant, workflow, key)
+		return err
+	}
+	h.Traced(r)
+	d := h.Process()
+	h.Put("w", "first", dispatchtest.Rarely("skip"))
+	h.OldSnapshot()
+	const ended, moved = "(until_at, cohort_id, phase, schedule_id) >", "(moved_until, tenant_id, id) >"
+	words := []string{"until_at >= $1 ORDER BY", "moved_until >= $1 ORDER BY", ended, moved}
+	round := func() {
+		t.Helper()
+		h.Herd("w", "first", 100)
+		h.Exec(`UPDATE member SET until_at = clock_timestamp() - interval '1 millisecond' WHERE tenant_id = $1 AND schedule_id IN (SELECT id FROM schedule WHERE key LIKE 'herd %')`, h.Tenant)
+		h.Exec(`UPDATE schedule SET moved_until = clock_timestamp() - interval '1 minute' WHERE tenant_id = $1 AND key LIKE 'herd %'`, h.Tenant)
+		for range 2 {
+			if err := d.MeasureHorizon(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.RunUpkeep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if left := h.Number(`SELECT count(*) FROM member WHERE until_at IS NOT NULL`) + h.Number(`SELECT count(*) FROM schedule WHERE moved_until IS NOT NULL`); left != 0 {
+			t.Fatalf("%d ends are left", left)
+		}
+		h.Exec(`DELETE FROM schedule WHERE tenant_id = $1 AND key LIKE 'herd %'`, h.Tenant)
+	}
+	for range 3 {
+		round()
+	}
+	before := h.Entries(r, words...)
+	for range 20 {
+		round()
+	}
+	dispatchtest.Grown(t, before, h.Entries(r, words...))
+	for _, word := range []string{ended, moved} {
+		r.FromLowEnd(word, 0)
+	}
+	for sql, n := range h.Entries(r, ended, moved) {
+		if n < 1000 {
+			t.Errorf("%d index entries read from the low end, so that the test shows nothing:\n%s", n, sql)
+		}
+	}
+}
+
+// A task that reads in vain for long, as it does under an old snapshot, pauses before it reads again.
+func TestTasksThatReadInVainPause(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct {
+		name, table, sql string
+		run              func(d *dispatchtest.Process) func(context.Context) error
+	}{
+		{"complete", "cohort", "AND (c.shard, c.id) >=", func(d *dispatchtest.Process) func(context.Context) error { return d.Complete }},
+		{"cancel orphans", "buffered", "FROM buffered WHERE orphan", func(d *dispatchtest.Process) func(context.Context) error { return d.CancelOrphans }},
+		{"wake forsaken", "delayed", "WITH RECURSIVE parked", func(d *dispatchtest.Process) func(context.Context) error { return d.WakeForsaken }},
+		{"watch", "tally", "FROM tally t WHERE", func(d *dispatchtest.Process) func(context.Context) error {
+			look := d.Watchdog()
+			return func(ctx context.Context) error { return look(ctx, time.Now()) }
+		}},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			t.Parallel()
+			h := dispatchtest.New(t)
+			d, r := h.Recording()
+			run := one.run(d)
+			ran := func() (is bool) {
+				t.Helper()
+				r.Mu.Lock()
+				clear(r.Ran)
+				r.Mu.Unlock()
+				if err := run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				r.Mu.Lock()
+				defer r.Mu.Unlock()
+				for sql := range r.Ran {
+					is = is || strings.Contains(sql, one.sql)
+				}
+				return is
+			}
+			dispatchtest.Until(t, "a run follows a short one at once", func() bool { return ran() && ran() })
+			holder, err := h.Pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := holder.Exec(t.Context(), `LOCK TABLE `+one.table+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- run(t.Context()) }()
+			dispatchtest.Until(t, "a look takes long", func() bool {
+				return h.Number(`
+					SELECT count(*) FROM pg_stat_activity
+					WHERE datname = current_database() AND wait_event_type = 'Lock' AND query_start < clock_timestamp() - interval '0.5 seconds'`) > 0
+			})
+			if err := holder.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			if ran() {
+				t.Error("it reads again at once")
+			}
+		})
+	}
+}
+
+// Schedules past their last time are completed although many that cannot be completed yet come before them.
+func TestSchedulesThatCannotBeCompletedYetDoNotStopOthers(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	waits := dispatchtest.Rarely("skip")
+	h.Put("w", "waits", waits)
+	h.Herd("w", "waits", 5200)
+	h.Put("v", "ends", dispatchtest.Daily(8))
+	for _, sql := range []string{
+		`UPDATE cohort SET next_at = clock_timestamp() - interval '1 hour' WHERE tenant_id = $1 AND workflow = 'w'`, // it was not swept yet
+		`UPDATE member SET until_at = clock_timestamp() - interval '10 minutes' WHERE tenant_id = $1 AND cohort_id IN (SELECT id FROM cohort WHERE workflow = 'w')`,
+		`UPDATE member SET until_at = clock_timestamp() - interval '1 minute' WHERE tenant_id = $1 AND cohort_id IN (SELECT id FROM cohort WHERE workflow = 'v')`,
+	} {
+		h.Exec(sql, h.Tenant)
+	}
+	if err := h.Dispatch.Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantTexts(h, "completed", []string{"ends"}, `SELECT key FROM schedule WHERE status = 'completed'`)
+}
