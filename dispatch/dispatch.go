@@ -127,7 +127,7 @@ func New(c Config) (*Dispatch, error) {
 	live := tail.New(c.Pool, c.Log)
 	d.Reader = history.New(history.Config{API: c.API, IDs: c.IDs, Cursors: c.Cursors, Quotas: c.Quotas, Timings: c.Timings, Tail: live})
 	d.Explainer = explain.New(explain.Config{API: c.API, Timings: c.Timings, History: d.Reader})
-	d.Finisher = finish.New(finish.Config{Pool: c.Pool, Timings: c.Timings, Tail: live, Traces: c.Traces, Log: c.Log, Pause: c.Pause})
+	d.Finisher = finish.New(finish.Config{Pool: c.Pool, Horizon: d.Horizon, Timings: c.Timings, Tail: live, Traces: c.Traces, Log: c.Log, Pause: c.Pause})
 	d.Pusher = push.New(push.Config{
 		Pool: c.Pool, API: c.API, Quotas: c.Quotas, Cursors: c.Cursors, Keyset: c.Keyset, Outbound: c.Outbound, PushBytes: c.PushBytes,
 		Member: d.Member, Messages: d.Messages, Finish: d.Finisher, Metrics: c.Metrics.push, Log: log,

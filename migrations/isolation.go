@@ -272,6 +272,8 @@ var apiGrants = map[string]string{
 // apiSequences are the sequences that the API uses by name. Identity columns need no grant.
 var apiSequences = map[string]string{
 	"schedule":  "schedule_id_seq",
+	"slot":      "slot_id_seq",
+	"queued":    "queued_id_seq",
 	"river_job": "river_job_id_seq",
 }
 

@@ -111,6 +111,13 @@ func (h *Horizon) SettledReady() (settled int64, era int) {
 	return h.settled.ready, h.Era
 }
 
+// CurrentEra returns the era of what a process remembers now: it is forgotten in the next one.
+func (h *Horizon) CurrentEra() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.Era
+}
+
 // Floor is a time below which an index by time has no live entry, as far as this process knows.
 type Floor struct {
 	mu  sync.Mutex

@@ -114,10 +114,19 @@ type Seldom struct{ next time.Time }
 const (
 	seldomPart  = 100
 	seldomLeast = 200 * time.Millisecond
+	seldomRow   = 100 * time.Microsecond
 )
 
 // Due reports whether it is time to look again.
 func (s *Seldom) Due(now time.Time) bool { return !now.Before(s.next) }
+
+// Found is Ended for a look that found some rows. It may take seldomRow for each of them: the rest of its time counts.
+func (s *Seldom) Found(began, now time.Time, rows int) {
+	if began = began.Add(time.Duration(rows) * seldomRow); began.After(now) {
+		began = now
+	}
+	s.Ended(began, now)
+}
 
 // Ended sets the time of the next look by the duration of this one.
 func (s *Seldom) Ended(began, now time.Time) {

@@ -45,12 +45,9 @@ func (h *Carillon) Entries(r *Recorder, words ...string) map[string]int {
 	}
 	defer conn.Release()
 	h.analyze(conn)
-	total := func() (n int) {
+	total := func(tx pgx.Tx) (n int) { // by this connection
 		h.T.Helper()
-		if _, err := conn.Exec(h.T.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
-			h.T.Fatal(err)
-		}
-		err := conn.QueryRow(h.T.Context(), `SELECT sum(idx_tup_read) FROM pg_stat_user_indexes`).Scan(&n)
+		err := tx.QueryRow(h.T.Context(), `SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid)) FROM pg_stat_user_indexes`).Scan(&n)
 		if err != nil {
 			h.T.Fatal(err)
 		}
@@ -63,11 +60,11 @@ func (h *Carillon) Entries(r *Recorder, words ...string) map[string]int {
 		if !slices.ContainsFunc(words, func(word string) bool { return strings.Contains(sql, word) }) {
 			continue
 		}
-		before := total()
 		tx, err := conn.Begin(h.T.Context())
 		if err != nil {
 			h.T.Fatal(err)
 		}
+		before := total(tx)
 		args, runs := slices.Clone(args), 1
 		ofShard := false
 		if len(args) > 0 {
@@ -84,8 +81,8 @@ func (h *Carillon) Entries(r *Recorder, words ...string) map[string]int {
 				h.T.Fatalf("%v:\n%s", err, sql)
 			}
 		}
+		read[sql] = total(tx) - before
 		_ = tx.Rollback(h.T.Context())
-		read[sql] = total() - before
 	}
 	if len(read) < len(words) {
 		h.T.Fatalf("%d statements contain %q", len(read), words)

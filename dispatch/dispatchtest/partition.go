@@ -2,6 +2,7 @@ package dispatchtest
 
 import (
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/multitracer"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -9,7 +10,7 @@ import (
 func (h *Carillon) Traced(tracer pgx.QueryTracer) {
 	h.T.Helper()
 	config := h.Config.Pool.Config()
-	config.ConnConfig.Tracer = tracer
+	config.ConnConfig.Tracer = multitracer.New(config.ConnConfig.Tracer, tracer)
 	pool, err := pgxpool.NewWithConfig(h.T.Context(), config)
 	if err != nil {
 		h.T.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/tail"
 	"github.com/carillonhq/carillon/internal/trace"
 	"github.com/carillonhq/carillon/schedules/cohorts"
@@ -14,6 +15,7 @@ import (
 // Config is what a Finisher needs. Pause may be nil.
 type Config struct {
 	Pool    *pgxpool.Pool
+	Horizon *cluster.Horizon
 	Timings *cohorts.Timings
 	Tail    *tail.Tail    // told of ends
 	Traces  *trace.Tracer // may be nil
@@ -32,13 +34,14 @@ type Finisher struct {
 	log     *slog.Logger
 	pause   func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
 	limits  *limits
+	floors  *limitFloors
 	failing chan failingSchedule
-	slotsAt slotPlace // where FreeLostSlots continues; the lock of its task guards it
+	lost    lostSlots
 }
 
 // New returns a Finisher.
 func New(c Config) *Finisher {
-	return &Finisher{Tail: c.Tail, pool: c.Pool, timings: c.Timings, Traces: c.Traces, log: c.Log, pause: c.Pause, limits: newLimits(), failing: make(chan failingSchedule, 256)}
+	return &Finisher{Tail: c.Tail, pool: c.Pool, timings: c.Timings, Traces: c.Traces, log: c.Log, pause: c.Pause, limits: newLimits(), floors: newLimitFloors(c.Horizon), failing: make(chan failingSchedule, 256)}
 }
 
 // Watch reads which tenants limit their workflows, until ctx ends.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
@@ -14,10 +15,15 @@ import (
 
 // slotPlace is the position of the walk through the slots.
 type slotPlace struct {
-	tenant   tenants.ID
 	schedule int64
 	at       time.Time
 	seq      int32
+}
+
+// lostSlots is where FreeLostSlots continues. The lock of its task guards the place.
+type lostSlots struct {
+	at    slotPlace
+	pause cluster.Seldom // between its looks
 }
 
 const slotsWalked = 500 // slots that one run looks at
@@ -31,7 +37,8 @@ type limitedWorkflow struct {
 // FreeLostSlots frees slots of attempts that are over, which a process missed or died before it could free. Each run looks at one page of
 // a walk. Then it grants slots to ticks that wait although slots are free, because a limit was raised or removed.
 func (f *Finisher) FreeLostSlots(ctx context.Context) error {
-	free, err := f.freeLostSlots(ctx)
+	began := time.Now()
+	free, read, err := f.freeLostSlots(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,6 +61,7 @@ func (f *Finisher) FreeLostSlots(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for queued ticks: %w", err)
 	}
+	f.lost.pause.Found(began, time.Now(), read+len(queued))
 	for _, l := range queued {
 		free[l] = true
 	}
@@ -64,16 +72,30 @@ func (f *Finisher) FreeLostSlots(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// freeLostSlots frees lost slots among the next ones of the walk, and returns their workflows.
-func (f *Finisher) freeLostSlots(ctx context.Context) (free map[limitedWorkflow]bool, err error) {
-	after := f.slotsAt
+// AnySlot reports whether there are slots, or ticks that wait for one. It reports false without a look while one that took long, as it
+// does under an old snapshot, is not long ago.
+func (f *Finisher) AnySlot(ctx context.Context) (bool, error) {
+	began := time.Now()
+	if !f.lost.pause.Due(began) {
+		return false, nil
+	}
+	found, err := postgres.Finds(ctx, f.pool, `SELECT FROM slot UNION ALL SELECT FROM queued`)
+	if !found {
+		f.lost.pause.Ended(began, time.Now())
+	}
+	return found, err
+}
+
+// freeLostSlots frees lost slots among the next ones of the walk, and returns their workflows and how many it read.
+func (f *Finisher) freeLostSlots(ctx context.Context) (free map[limitedWorkflow]bool, read int, err error) {
+	after := f.lost.at
 	rows, _ := f.pool.Query(ctx, `
 		WITH page AS MATERIALIZED (
 			SELECT ctid, tenant_id, schedule_id, nominal_at, seq, attempt, workflow
 			FROM slot
-			WHERE (tenant_id, schedule_id, nominal_at, seq) > ($2, $3, $4, $5)
-			ORDER BY tenant_id, schedule_id, nominal_at, seq
-			LIMIT $6
+			WHERE (schedule_id, nominal_at, seq) > ($2, $3, $4)
+			ORDER BY schedule_id, nominal_at, seq
+			LIMIT $5
 		), gone AS (
 			DELETE FROM slot s
 			WHERE s.ctid = ANY (ARRAY (
@@ -94,9 +116,9 @@ func (f *Finisher) freeLostSlots(ctx context.Context) (free map[limitedWorkflow]
 		SELECT tenant_id, workflow, schedule_id, nominal_at, seq, false FROM page
 		UNION ALL
 		SELECT tenant_id, workflow, 0, 'epoch', 0, true FROM gone`,
-		int16(record.Running), after.tenant, after.schedule, after.at, after.seq, slotsWalked) // ForEachRow reports the error
+		int16(record.Running), after.schedule, after.at, after.seq, slotsWalked) // ForEachRow reports the error
 	free = map[limitedWorkflow]bool{}
-	read, last := 0, slotPlace{}
+	last := slotPlace{}
 	var l limitedWorkflow
 	var at slotPlace
 	var gone bool
@@ -105,17 +127,16 @@ func (f *Finisher) freeLostSlots(ctx context.Context) (free map[limitedWorkflow]
 			free[l] = true
 			return nil
 		}
-		at.tenant = l.TenantID
 		read, last = read+1, at
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for lost slots: %w", err)
+		return nil, 0, fmt.Errorf("look for lost slots: %w", err)
 	}
-	if f.slotsAt = last; read < slotsWalked {
-		f.slotsAt = slotPlace{}
+	if f.lost.at = last; read < slotsWalked {
+		f.lost.at = slotPlace{}
 	}
-	return free, nil
+	return free, read, nil
 }
 
 // grantAll grants slots of a workflow until none is free or no tick waits.

@@ -238,7 +238,7 @@ func (ls *Leases) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r
 	}
 	var limits map[string]int
 	if limited {
-		if limits, err = finish.LockLimits(ctx, tx, tenant, r.workflows); err != nil {
+		if limits, err = ls.finish.LockLimits(ctx, tx, tenant, r.workflows); err != nil {
 			return l, err
 		}
 	}

@@ -34,11 +34,11 @@ func (o *Opener) admit(ctx context.Context, tx pgx.Tx, p *plan) error {
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(byWorkflow))
-	free, err := finish.LockLimits(ctx, tx, tenant, names)
+	free, err := o.finish.LockLimits(ctx, tx, tenant, names)
 	if err != nil {
 		return err
 	}
-	has, queued, err := finish.StandingSlots(ctx, tx, tenant, all, names)
+	has, queued, err := o.finish.StandingSlots(ctx, tx, tenant, all, slices.Sorted(maps.Keys(free)))
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartit
 	scanning := &scanning{c.Pool, c.Unopened, c.Horizon, &watchdog.late.floors, c.Metrics}
 	dispatches, sweeps := c.Dispatches, c.Sweeps
 	return []Task{
-		{in: dispatches, Name: "free lost slots", every: time.Second, Limit: taskLimit, look: `SELECT FROM slot UNION ALL SELECT FROM queued`, Some: whole(c.Finish.FreeLostSlots)},
+		{in: dispatches, Name: "free lost slots", every: time.Second, Limit: taskLimit, ask: c.Finish.AnySlot, Some: whole(c.Finish.FreeLostSlots)},
 		{in: dispatches, Name: "tell tenants what happened", every: events.NoticeEvery, Limit: postgres.QueryTimeout, ask: c.Events.AnyNotice, Some: c.Events.AddUp},
 		{in: dispatches, Name: LookAtExpectations, every: expect.LookEvery, Limit: expect.LookLimit, Some: c.Expect.Look},
 		{in: dispatches, Name: "make partitions", every: upkeepEvery, Limit: 30 * time.Second, Some: whole(func(ctx context.Context) error { return days.ensure(ctx, time.Now()) })},

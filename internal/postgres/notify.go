@@ -15,9 +15,23 @@ import (
 type notification struct{ channel, payload string }
 
 const (
-	pendingKey    = "carillon.notifications" // in a connection's custom data, during a transaction
+	pendingKey    = "carillon.pending" // in a connection's custom data, during a transaction
 	notifyTimeout = time.Second
 )
+
+// pending is what waits for the COMMIT of a transaction.
+type pending struct {
+	notifications []notification
+	calls         []func()
+}
+
+// AfterCommit calls a function after the COMMIT of tx. It does not call it if the transaction does not commit, if the answer to the
+// COMMIT is lost, or if a savepoint of the transaction is rolled back: it is for what a process may forget.
+func AfterCommit(tx pgx.Tx, call func()) {
+	if p, ok := tx.Conn().PgConn().CustomData()[pendingKey].(*pending); ok {
+		p.calls = append(p.calls, call)
+	}
+}
 
 // Notify sends a notification in a separate statement after the COMMIT of tx. A NOTIFY inside the transaction would hold a global lock
 // until the COMMIT is flushed and replicated, so that such transactions commit one after another. The separate statement changes no
@@ -26,14 +40,13 @@ const (
 // A crash between the two loses the notification, so listeners also poll. The current schema's name is added before a channel that
 // begins with a dot.
 func Notify(ctx context.Context, tx pgx.Tx, channel, payload string) error {
-	data := tx.Conn().PgConn().CustomData()
-	pending, ok := data[pendingKey].([]notification)
 	one := notification{channel, payload}
+	p, ok := tx.Conn().PgConn().CustomData()[pendingKey].(*pending)
 	if !ok { // the pool is not from Open
 		return notify(ctx, tx.Conn(), []notification{one})
 	}
-	if n := len(pending); n == 0 || pending[n-1] != one { // PostgreSQL removes other duplicates
-		data[pendingKey] = append(pending, one)
+	if n := len(p.notifications); n == 0 || p.notifications[n-1] != one { // PostgreSQL removes other duplicates
+		p.notifications = append(p.notifications, one)
 	}
 	return nil
 }
@@ -54,30 +67,46 @@ func notify(ctx context.Context, conn *pgx.Conn, all []notification) error {
 	return nil
 }
 
-// notifier is a tracer that sends the pending notifications of a transaction after its COMMIT.
+// notifier is a tracer that does what waits for the COMMIT of a transaction.
 type notifier struct{}
 
 // TraceQueryStart implements pgx.QueryTracer.
 func (notifier) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if len(data.SQL) >= len("begin") && strings.EqualFold(data.SQL[:len("begin")], "begin") {
-		conn.PgConn().CustomData()[pendingKey] = []notification(nil)
+	custom := conn.PgConn().CustomData()
+	switch {
+	case begins(data.SQL, "begin"):
+		custom[pendingKey] = &pending{}
+	case begins(data.SQL, "rollback to"):
+		if p, ok := custom[pendingKey].(*pending); ok {
+			p.calls = nil
+		}
 	}
 	return ctx
 }
 
+func begins(sql, word string) bool {
+	return len(sql) >= len(word) && strings.EqualFold(sql[:len(word)], word)
+}
+
 // TraceQueryEnd implements pgx.QueryTracer.
 func (notifier) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
-	pending, ok := conn.PgConn().CustomData()[pendingKey].([]notification)
+	p, ok := conn.PgConn().CustomData()[pendingKey].(*pending)
 	if !ok || !idle(conn) { // the transaction is still open
 		return
 	}
 	delete(conn.PgConn().CustomData(), pendingKey)
-	if len(pending) == 0 || data.Err != nil || data.CommandTag.String() != "COMMIT" {
+	if data.Err != nil || data.CommandTag.String() != "COMMIT" {
+		return
+	}
+	for _, call := range p.calls {
+		call()
+	}
+	if len(p.notifications) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(Unwatched(context.WithoutCancel(ctx)), notifyTimeout)
 	defer cancel()
-	_ = notify(ctx, conn, pending) // on an error the listeners poll
+	_ = notify(ctx, conn, p.notifications) // on an error the listeners poll
 }
 
 // A server that sends no notification for quietFor is pinged, and must answer within answerWithin.

@@ -62,3 +62,46 @@ func TestNotificationsFollowTheCommit(t *testing.T) {
 		}
 	}
 }
+
+// What waits for the COMMIT of a transaction is called once it has committed, and never if it is rolled back, in part or in whole.
+func TestCallsFollowTheCommit(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	pool := postgrestest.Database(t)
+	rolledBack := errors.New("rolled back")
+	for name, one := range map[string]struct {
+		run  func(tx pgx.Tx, call func()) error
+		want int
+	}{
+		"committed":   {func(tx pgx.Tx, call func()) error { postgres.AfterCommit(tx, call); return nil }, 1},
+		"rolled back": {func(tx pgx.Tx, call func()) error { postgres.AfterCommit(tx, call); return rolledBack }, 0},
+		"savepoint": {func(tx pgx.Tx, call func()) error {
+			return pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error { postgres.AfterCommit(inner, call); return nil })
+		}, 1},
+		"savepoint rolled back": {func(tx pgx.Tx, call func()) error {
+			_ = pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error { postgres.AfterCommit(inner, call); return rolledBack })
+			postgres.AfterCommit(tx, call)
+			return nil
+		}, 1},
+		"failed": {func(tx pgx.Tx, call func()) error {
+			postgres.AfterCommit(tx, call)
+			_, err := tx.Exec(ctx, `SELECT 1 / 0`)
+			if err == nil {
+				t.Error("it divides by zero")
+			}
+			return nil
+		}, 0},
+	} {
+		called := 0
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			err := one.run(tx, func() { called++ })
+			if called != 0 {
+				t.Errorf("%s: called before the commit", name)
+			}
+			return err
+		})
+		if called != one.want {
+			t.Errorf("%s: called %d times, want %d (%v)", name, called, one.want, err)
+		}
+	}
+}

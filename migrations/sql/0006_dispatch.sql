@@ -243,7 +243,8 @@ CREATE TABLE queued (
   shard       smallint         NOT NULL,
   PRIMARY KEY (tenant_id, workflow, priority, id)
 );
-CREATE INDEX queued_tick ON queued (tenant_id, schedule_id);
+-- Without tenant_id, so that no look for the first waiting ticks of a workflow can read this index.
+CREATE INDEX queued_tick ON queued (schedule_id);
 COMMENT ON TABLE queued IS 'A tick that waits for a slot of a workflow with max_running. Written by dispatch/control, dispatch/finish, dispatch/open.';
 
 CREATE TABLE slot (
@@ -253,10 +254,12 @@ CREATE TABLE slot (
   seq         int              NOT NULL,
   attempt     smallint         NOT NULL,
   workflow    text COLLATE "C" NOT NULL,
-  PRIMARY KEY (tenant_id, schedule_id, nominal_at, seq)
+  id          bigint           GENERATED ALWAYS AS IDENTITY,
+  PRIMARY KEY (schedule_id, nominal_at, seq) -- without tenant_id, so that no count of the slots of a workflow can read it
 );
-CREATE INDEX slot_of_workflow ON slot (tenant_id, workflow);
+CREATE INDEX slot_of_workflow ON slot (tenant_id, workflow, id);
 COMMENT ON TABLE slot IS 'A slot of a workflow with max_running, held by a running tick. Other workflows have no rows here. Written by dispatch/finish.';
+COMMENT ON COLUMN slot.id IS 'grows with each slot that a workflow gives; a process counts from the lowest number that it has seen';
 
 CREATE UNLOGGED TABLE push_load (
   process_id bigint      NOT NULL,
@@ -269,24 +272,6 @@ CREATE UNLOGGED TABLE push_load (
 CREATE INDEX push_load_of_tenant ON push_load (tenant_id);
 COMMENT ON TABLE push_load IS 'How many requests to endpoints a process has in flight for a tenant, once a second. Unlogged: a crash ends the requests too. Written by dispatch/push, dispatch/upkeep.';
 COMMENT ON COLUMN push_load.busiest IS 'the requests of them that go to the busiest endpoint';
-
-CREATE UNLOGGED TABLE endpoint_health (
-  tenant_id  int              NOT NULL,
-  endpoint   text COLLATE "C" NOT NULL,
-  process_id bigint           NOT NULL,
-  at         timestamptz      NOT NULL,
-  breaker    text             NOT NULL,
-  open_until timestamptz,
-  queued     int              NOT NULL,
-  in_flight  int              NOT NULL,
-  minutes    json             NOT NULL,
-  last       json             NOT NULL,
-  PRIMARY KEY (tenant_id, endpoint, at, process_id)
-);
-CREATE INDEX endpoint_health_old ON endpoint_health (at);
-COMMENT ON TABLE endpoint_health IS 'How an endpoint has answered a process lately. The process inserts a row at most once a second, and deletes the row that it inserted before. It updates no row, because an update would read all earlier versions while an old snapshot is open. A row outlives its process. Unlogged: after a crash of the server the counts begin at zero. Written by dispatch/push, dispatch/upkeep.';
-COMMENT ON COLUMN endpoint_health.minutes IS 'requests of the last quarter of an hour by minute: at (minutes since 1970), s (succeeded), f (failed), t (by how long they took)';
-COMMENT ON COLUMN endpoint_health.last IS 'the last requests: at, tick_id, status, took_ms, error';
 
 CREATE TABLE ready (
   tenant_id int              NOT NULL,

@@ -1,5 +1,5 @@
 -- +goose Up
--- What tenants used and what they are told.
+-- What tenants used, what they are told, and how their endpoints answered.
 
 CREATE TABLE daily_use (
   tenant_id int              NOT NULL,
@@ -144,6 +144,24 @@ CREATE INDEX event_due ON event (due_at);
 CREATE INDEX event_of_tenant ON event (tenant_id, due_at);
 COMMENT ON TABLE event IS 'A notice on its way to one endpoint. Written by dispatch/events.';
 COMMENT ON COLUMN event.due_at IS 'when it is sent, or sent again if its sender died';
+
+CREATE UNLOGGED TABLE endpoint_health (
+  tenant_id  int              NOT NULL,
+  endpoint   text COLLATE "C" NOT NULL,
+  process_id bigint           NOT NULL,
+  at         timestamptz      NOT NULL,
+  breaker    text             NOT NULL,
+  open_until timestamptz,
+  queued     int              NOT NULL,
+  in_flight  int              NOT NULL,
+  minutes    json             NOT NULL,
+  last       json             NOT NULL,
+  PRIMARY KEY (tenant_id, endpoint, at, process_id)
+);
+CREATE INDEX endpoint_health_old ON endpoint_health (at);
+COMMENT ON TABLE endpoint_health IS 'How an endpoint has answered a process lately. The process inserts a row at most once a second, and deletes the row that it inserted before. It updates no row, because an update would read all earlier versions while an old snapshot is open. A row outlives its process. Unlogged: after a crash of the server the counts begin at zero. Written by dispatch/push, dispatch/upkeep.';
+COMMENT ON COLUMN endpoint_health.minutes IS 'requests of the last quarter of an hour by minute: at (minutes since 1970), s (succeeded), f (failed), t (by how long they took)';
+COMMENT ON COLUMN endpoint_health.last IS 'the last requests: at, tick_id, status, took_ms, error';
 
 -- +goose Down
 SELECT 'forward only';

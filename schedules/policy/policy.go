@@ -50,6 +50,8 @@ const (
 	DefaultTimeout     = time.Minute
 	defaultRetention   = 30 * 24 * time.Hour
 
+	Priorities = 4 // from 1, the highest, on
+
 	longestLateness = 366 * 24 * time.Hour
 	longestTimeout  = 24 * time.Hour
 	mostAttempts    = 100
@@ -98,7 +100,7 @@ func ReadTerms(prefix string, p *Policy, d *Delivery) (t Stored, err error) {
 		if d.Queue != "" {
 			t.Queue = &d.Queue
 		}
-		if n := number("/delivery/priority", d.Priority, 1, 4); n != nil {
+		if n := number("/delivery/priority", d.Priority, 1, Priorities); n != nil {
 			t.Priority = new(int16(*n))
 		}
 		t.Timeout = seconds("/delivery/timeout", d.Timeout, time.Second, longestTimeout)
