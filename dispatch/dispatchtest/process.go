@@ -96,7 +96,7 @@ func (d *Process) Doubt(chunks ...int64) { d.Pusher.Doubts().Add(chunks) }
 
 // Complete marks the schedules that have no nominal time left.
 func (d *Process) Complete(ctx context.Context) error {
-	return d.RunTask(ctx, "complete", time.Minute, func(ctx context.Context) (bool, error) { return d.Keeper.Batch(ctx, upkeep.Complete) })
+	return d.RunTask(ctx, "complete", time.Minute, d.Keeper.Fresh(upkeep.Complete).Some)
 }
 
 // RunTask runs a task with a limit, until some reports that there is no more.
@@ -148,7 +148,8 @@ func (d *Process) OpenStale(ctx context.Context) error {
 
 // CancelOrphans cancels buffered ticks of deleted schedules.
 func (d *Process) CancelOrphans(ctx context.Context) error {
-	return d.batch(ctx, upkeep.CancelOrphans)
+	_, err := d.Keeper.Fresh(upkeep.CancelOrphans).Some(ctx)
+	return err
 }
 
 // FoldUse adds up what was used since the last time.
@@ -196,7 +197,10 @@ func (d *Process) EnsurePartitions(ctx context.Context, now time.Time) error {
 func (d *Process) Wake(ctx context.Context) error { return d.Waker.WakeAll(ctx) }
 
 // WakeForsaken looks for parked ticks whose wait has ended without a change.
-func (d *Process) WakeForsaken(ctx context.Context) error { return d.batch(ctx, upkeep.WakeForsaken) }
+func (d *Process) WakeForsaken(ctx context.Context) error {
+	_, err := d.Keeper.Fresh(upkeep.WakeForsaken).Some(ctx)
+	return err
+}
 
 // ReadDue reads the due cohorts of shard $1.
 const ReadDue = `SELECT ` + sweep.DueColumns + ` FROM cohort c WHERE c.shard = $1 AND c.due_at <= now()`

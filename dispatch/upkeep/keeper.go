@@ -66,6 +66,7 @@ type Keeper struct {
 	eraser    *tenantEraser
 	zones     *newerZones // nil if this process does not sweep
 
+	newTasks    func() []Task
 	newWatchdog func() *watchdog
 }
 
@@ -81,7 +82,8 @@ func New(c Config) *Keeper {
 	if c.Sweeps {
 		k.zones = &newerZones{c.Pool, c.Timings, c.Operations, c.Log}
 	}
-	k.tasks = newTasks(c, delays, k.eraser, days)
+	k.newTasks = func() []Task { return newTasks(c, delays, k.eraser, days) }
+	k.tasks = k.newTasks()
 	return k
 }
 
@@ -127,8 +129,14 @@ func (k *Keeper) RunTask(ctx context.Context, t Task) error { return k.runner.ru
 
 // Batch runs one batch of the task with a name, without the lock of the task, even if this process does not take part. It serves tests.
 func (k *Keeper) Batch(ctx context.Context, name string) (more bool, err error) {
-	i := slices.IndexFunc(k.tasks, func(t Task) bool { return t.Name == name })
-	return k.tasks[i].Some(ctx)
+	return named(k.tasks, name).Some(ctx)
+}
+
+// Fresh returns the task with a name, with a memory of its own: it pauses only after its own runs. It serves tests.
+func (k *Keeper) Fresh(name string) Task { return named(k.newTasks(), name) }
+
+func named(tasks []Task, name string) Task {
+	return tasks[slices.IndexFunc(tasks, func(t Task) bool { return t.Name == name })]
 }
 
 // Watchdog returns a function that looks for what is stuck, with a memory of its own. It serves tests.

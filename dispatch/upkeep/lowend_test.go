@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -79,21 +80,21 @@ func TestTasksThatReadInVainPause(t *testing.T) {
 	t.Parallel()
 	for _, one := range []struct {
 		name, table, sql string
-		run              func(d *dispatchtest.Process) func(context.Context) error
 	}{
-		{"complete", "cohort", "AND (c.shard, c.id) >=", func(d *dispatchtest.Process) func(context.Context) error { return d.Complete }},
-		{"cancel orphans", "buffered", "FROM buffered WHERE orphan", func(d *dispatchtest.Process) func(context.Context) error { return d.CancelOrphans }},
-		{"wake forsaken", "delayed", "WITH RECURSIVE parked", func(d *dispatchtest.Process) func(context.Context) error { return d.WakeForsaken }},
-		{"watch", "tally", "FROM tally t WHERE", func(d *dispatchtest.Process) func(context.Context) error {
-			look := d.Watchdog()
-			return func(ctx context.Context) error { return look(ctx, time.Now()) }
-		}},
+		{upkeep.Complete, "cohort", "AND (c.shard, c.id) >="},
+		{upkeep.CancelOrphans, "buffered", "FROM buffered WHERE orphan"},
+		{upkeep.WakeForsaken, "delayed", "WITH RECURSIVE parked"},
+		{upkeep.LookForStuck, "tally", "FROM tally t WHERE"},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()
 			h := dispatchtest.New(t)
 			d, r := h.Recording()
-			run := one.run(d)
+			task := d.Keeper.Fresh(one.name)
+			run := func(ctx context.Context) error {
+				_, err := task.Some(ctx)
+				return err
+			}
 			ran := func() (is bool) {
 				t.Helper()
 				r.Mu.Lock()
