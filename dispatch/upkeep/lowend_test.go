@@ -110,7 +110,10 @@ func TestTasksThatReadInVainPause(t *testing.T) {
 				}
 				return is
 			}
-			dispatchtest.Until(t, "a run follows a short one at once", func() bool { return ran() && ran() })
+			dispatchtest.Until(t, "a run follows a short one at once", func() bool {
+				first := ran()
+				return ran() && first
+			})
 			holder, err := h.Pool.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
