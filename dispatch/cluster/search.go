@@ -108,27 +108,31 @@ func (f *Floor) Lower(era int, found time.Time) {
 	}
 }
 
-// Seldom paces a look that may take long, so that it takes at most a hundredth of the time.
-type Seldom struct{ next time.Time }
+// Seldom paces a look that may take long, so that it takes at most a hundredth of the time, or is followed by a pause of a minute. Such
+// looks have no floor: they read what an old snapshot keeps. A look that failed needs no pause. A nil Seldom makes none.
+type Seldom struct {
+	Every time.Duration // how long after its end a look is repeated anyway
+	next  time.Time
+}
 
 const (
-	seldomPart  = 100
-	seldomLeast = 200 * time.Millisecond
-	seldomRow   = 100 * time.Microsecond
+	seldomPart    = 100
+	seldomLeast   = 200 * time.Millisecond
+	seldomLongest = time.Minute
+	seldomRow     = 100 * time.Microsecond
 )
 
 // Due reports whether it is time to look again.
-func (s *Seldom) Due(now time.Time) bool { return !now.Before(s.next) }
+func (s *Seldom) Due(now time.Time) bool { return s == nil || !now.Before(s.next) }
 
-// Found is Ended for a look that found some rows. It may take seldomRow for each of them: the rest of its time counts.
-func (s *Seldom) Found(began, now time.Time, rows int) {
-	if began = began.Add(time.Duration(rows) * seldomRow); began.After(now) {
-		began = now
+// Found sets the time of the next look by the duration of this one. It may take seldomRow for each row that it found: the rest of its time
+// counts.
+func (s *Seldom) Found(took time.Duration, rows int, now time.Time) {
+	if s != nil {
+		vain := took - time.Duration(rows)*seldomRow
+		s.next = now.Add(min(seldomLongest, max(seldomLeast, seldomPart*vain)) - s.Every)
 	}
-	s.Ended(began, now)
 }
 
-// Ended sets the time of the next look by the duration of this one.
-func (s *Seldom) Ended(began, now time.Time) {
-	s.next = now.Add(max(seldomLeast, seldomPart*now.Sub(began)))
-}
+// Ended is Found for a look whose rows are few.
+func (s *Seldom) Ended(began, now time.Time) { s.Found(now.Sub(began), 0, now) }

@@ -230,11 +230,10 @@ func (f *Finisher) watchLimits(ctx context.Context) {
 			return err
 		}
 		if began := time.Now(); pause.Due(began) {
-			running, err = f.tenantsOf(ctx, "slot WHERE")
-			pause.Found(began, time.Now(), len(running))
-			if err != nil {
+			if running, err = f.tenantsOf(ctx, "slot WHERE"); err != nil {
 				return err
 			}
+			pause.Found(time.Since(began), len(running), time.Now())
 		}
 		known := map[tenants.ID]bool{}
 		for _, id := range append(found, running...) {

@@ -61,7 +61,7 @@ func (f *Finisher) FreeLostSlots(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for queued ticks: %w", err)
 	}
-	f.lost.pause.Found(began, time.Now(), read+len(queued))
+	f.lost.pause.Found(time.Since(began), read+len(queued), time.Now())
 	for _, l := range queued {
 		free[l] = true
 	}
@@ -80,7 +80,7 @@ func (f *Finisher) AnySlot(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	found, err := postgres.Finds(ctx, f.pool, `SELECT FROM slot UNION ALL SELECT FROM queued`)
-	if !found {
+	if err == nil && !found {
 		f.lost.pause.Ended(began, time.Now())
 	}
 	return found, err

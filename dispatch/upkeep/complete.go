@@ -28,7 +28,7 @@ type completion struct {
 func newCompletion(c Config) *completion {
 	return &completion{
 		pool: c.Pool, unopened: c.Unopened, horizon: c.Horizon,
-		exhausted: exhaustedWalk{pool: c.Pool},
+		exhausted: exhaustedWalk{pool: c.Pool, pause: cluster.Seldom{Every: upkeepEvery}},
 		ended: endedWalk{pool: c.Pool, horizon: c.Horizon, low: cluster.LowEnd{
 			Index:  "member_ended",
 			First:  `SELECT (SELECT until_at FROM member WHERE until_at < (SELECT ` + postgres.Now + `) AND until_at >= $1 ORDER BY until_at LIMIT 1)`,
@@ -88,14 +88,14 @@ type exhaustedWalk struct {
 	at    ending        // of the last row; its zero value: a walk begins
 	took  time.Duration // by the looks of this walk
 	rows  int           // that they found
-	pause pause
+	pause cluster.Seldom
 }
 
 // next adds the next page of members, and reports whether there may be more.
 func (w *exhaustedWalk) next(ctx context.Context, found *endings) (more bool, err error) {
 	began := time.Now()
 	if w.at == (ending{}) {
-		if !w.pause.over(began) {
+		if !w.pause.Due(began) {
 			return false, nil
 		}
 		w.at, w.took, w.rows = ending{shard: math.MinInt16, phase: math.MinInt64}, 0, 0
@@ -121,14 +121,18 @@ func (w *exhaustedWalk) next(ctx context.Context, found *endings) (more bool, er
 		found.add(one)
 		return nil
 	})
-	now := time.Now()
-	w.took, w.rows = w.took+now.Sub(began), w.rows+rows
-	w.at, more = last, rows == record.MostCleared
-	if err != nil || !more {
-		w.pause.begin(now, w.took, w.rows)
+	if err != nil {
 		w.at = ending{}
+		return false, err
 	}
-	return more, err
+	w.took, w.rows = w.took+time.Since(began), w.rows+rows
+	if more = rows == record.MostCleared; more {
+		w.at = last
+	} else {
+		w.at = ending{}
+		w.pause.Found(w.took, w.rows, time.Now())
+	}
+	return more, nil
 }
 
 // endedWalk walks through the memberships past their last time, from the earliest that is left.
@@ -155,7 +159,7 @@ func (w *endedWalk) next(ctx context.Context, found *endings) (more bool, err er
 	rows, last, lastUntil := 0, w.at, w.until
 	err = postgres.ReadPage(ctx, w.pool, `
 		SELECT m.tenant_id, COALESCE(s.shard, 0::smallint), m.cohort_id, m.phase, m.schedule_id, m.until_at,
-			COALESCE(c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at), false)
+			COALESCE(c.there AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at), false)
 		FROM (
 			SELECT tenant_id, cohort_id, phase, schedule_id, until_at
 			FROM member

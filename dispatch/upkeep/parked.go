@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/dispatch/record"
@@ -18,14 +19,14 @@ import (
 type parked struct {
 	pool  *pgxpool.Pool
 	push  *push.Pusher
-	pause pause
+	pause cluster.Seldom
 }
 
 // wakeForsaken wakes parked ticks whose wait has ended without a change of a row, such as when a keyset with a lost key is restored.
 // It reads what ticks are parked for, once each, and not the ticks.
 func (p *parked) wakeForsaken(ctx context.Context) error {
 	began, waits := time.Now(), 0
-	if !p.pause.over(began) {
+	if !p.pause.Due(began) {
 		return nil
 	}
 	for from, more := (record.ParkedFor{Tenant: -1}), true; more; {
@@ -36,8 +37,7 @@ func (p *parked) wakeForsaken(ctx context.Context) error {
 		}
 		waits, more = waits+read, read == control.MostForsaken
 	}
-	now := time.Now()
-	p.pause.begin(now, now.Sub(began), waits)
+	p.pause.Found(time.Since(began), waits, time.Now())
 	return nil
 }
 

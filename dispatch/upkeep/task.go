@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
@@ -39,6 +40,22 @@ func whole(fn func(ctx context.Context) error) func(ctx context.Context) (bool, 
 func Full(most int64, fn func(ctx context.Context) (int64, error)) func(ctx context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		n, err := fn(ctx)
+		return n >= most, err
+	}
+}
+
+// paced makes a batch of a task of upkeepEvery, like Full. The last batch of a run is followed by a pause, for a function whose look has no floor.
+func paced(most int64, fn func(ctx context.Context) (int64, error)) func(ctx context.Context) (bool, error) {
+	pause := cluster.Seldom{Every: upkeepEvery}
+	return func(ctx context.Context) (more bool, err error) {
+		began := time.Now()
+		if !pause.Due(began) {
+			return false, nil
+		}
+		n, err := fn(ctx)
+		if err == nil && n < most {
+			pause.Found(time.Since(began), int(n), time.Now())
+		}
 		return n >= most, err
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/events"
 	"github.com/carillonhq/carillon/dispatch/expect"
 	"github.com/carillonhq/carillon/dispatch/history"
@@ -54,10 +55,11 @@ const (
 // of the others runs beside them.
 func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartitions) []Task {
 	watchdog := newWatchdog(c, delays)
+	watchdog.exhausted.pause = &cluster.Seldom{Every: watchEvery}
 	lost := &lostDelays{walk: delays, log: c.Log, finish: c.Finish}
 	completion := newCompletion(c)
 	moves := newMoves(c)
-	parked, orphans := &parked{pool: c.Pool, push: c.Push}, &pause{}
+	parked := &parked{pool: c.Pool, push: c.Push, pause: cluster.Seldom{Every: upkeepEvery}}
 	clearing := newClearing(c)
 	folding := &folding{c.Pool}
 	statistics := &statistics{pool: c.Pool, idle: c.Idle}
@@ -71,7 +73,7 @@ func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartit
 		{in: dispatches, Name: ArmLost, every: upkeepEvery, Limit: taskLimit, Some: whole(lost.rearm)},
 		{in: dispatches, Name: Complete, every: upkeepEvery, Limit: taskLimit, Some: completion.completeSome},
 		{in: dispatches, Name: "settle moves", every: upkeepEvery, Limit: taskLimit, Some: moves.settleSome},
-		{in: dispatches, Name: CancelOrphans, every: upkeepEvery, Limit: taskLimit, Some: orphans.full(record.MostCleared, c.Finish.CancelOrphans)},
+		{in: dispatches, Name: CancelOrphans, every: upkeepEvery, Limit: taskLimit, Some: paced(record.MostCleared, c.Finish.CancelOrphans)},
 		{in: dispatches, Name: WakeForsaken, every: upkeepEvery, Limit: taskLimit, Some: whole(parked.wakeForsaken)},
 		{in: dispatches, Name: "clear cohorts", every: upkeepEvery, Limit: taskLimit, Some: clearing.clearCohorts},
 		{in: dispatches, Name: "clear chunks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearOld(&clearing.old.chunks))},

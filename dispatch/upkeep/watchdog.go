@@ -122,7 +122,7 @@ type withoutNext struct {
 	pool      *pgxpool.Pool
 	exhausted map[int64]time.Time // cohorts with active members and no next time, and when they were first seen
 	overdue   int                 // members of exhausted cohorts when they were counted last
-	pause     pause               // between two such counts
+	pause     *cluster.Seldom     // between two such counts
 	unarmed   map[int64]time.Time // the same for cohorts with fixed_delay
 	walk      *delayWalk          // through these
 	at        delaysPlace         // of the walk
@@ -131,12 +131,11 @@ type withoutNext struct {
 // count counts the members of cohorts that have had no next time for withoutAfter. Upkeep completes them before that if their
 // time is over.
 func (w *withoutNext) count(ctx context.Context, now time.Time) (n int, err error) {
-	if began := time.Now(); w.pause.over(began) {
+	if began := time.Now(); w.pause.Due(began) {
 		if err := w.countExhausted(ctx, now); err != nil {
 			return 0, fmt.Errorf("look for schedules without a next time: %w", err)
 		}
-		ended := time.Now()
-		w.pause.begin(ended, ended.Sub(began), len(w.exhausted))
+		w.pause.Found(time.Since(began), len(w.exhausted), time.Now())
 	}
 	delays, err := w.unarmedDelays(ctx, now)
 	return w.overdue + delays, err
