@@ -211,7 +211,7 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 		"retention": func(h *dispatchtest.Carillon) {
 			h.EndTwo()
 			h.Exec(`UPDATE workflow SET defaults = '{"delivery": {"retention": {"succeeded": "2h", "failed": "2h", "newest": "2h"}}, "policy": {"overlap": "newest"}}'`)
-			h.Exec(`UPDATE tick SET nominal_at = nominal_at - interval '3 hours', ended_at = ended_at - interval '3 hours'`)
+			h.Exec(`UPDATE tick SET nominal_at = nominal_at - interval '150 minutes', ended_at = ended_at - interval '150 minutes'`)
 			h.Retain(time.Now())
 			h.WantStates("failed", "succeeded")
 			h.Exec(`UPDATE workflow SET defaults = '{"delivery": {"retention": {"succeeded": "2h", "failed": "2h"}}}'`)

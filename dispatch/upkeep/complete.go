@@ -29,7 +29,7 @@ func newCompletion(c Config) *completion {
 	return &completion{
 		pool: c.Pool, unopened: c.Unopened, horizon: c.Horizon,
 		exhausted: exhaustedWalk{pool: c.Pool, pause: cluster.Seldom{Every: upkeepEvery}},
-		ended: endedWalk{pool: c.Pool, horizon: c.Horizon, low: cluster.LowEnd{
+		ended: endedWalk{pool: c.Pool, horizon: c.Horizon, pause: cluster.Seldom{Every: upkeepEvery}, low: cluster.LowEnd{
 			Index:  "member_ended",
 			First:  `SELECT (SELECT until_at FROM member WHERE until_at < (SELECT ` + postgres.Now + `) AND until_at >= $1 ORDER BY until_at LIMIT 1)`,
 			Below:  `SELECT (SELECT until_at FROM member WHERE until_at >= $1 AND until_at < $2 ORDER BY until_at LIMIT 1)`,
@@ -135,23 +135,31 @@ func (w *exhaustedWalk) next(ctx context.Context, found *endings) (more bool, er
 	return more, nil
 }
 
-// endedWalk walks through the memberships past their last time, from the earliest that is left.
+// endedWalk walks through the memberships past their last time, from the earliest that is left. Many that cannot be completed yet may be
+// left, such as those of a held workflow, so reading in vain is followed by a pause.
 type endedWalk struct {
 	pool    *pgxpool.Pool
 	horizon *cluster.Horizon
 	low     cluster.LowEnd
-	at      ending    // of the last row
-	until   time.Time // of the last row; the zero time: a walk begins
+	at      ending        // of the last row
+	until   time.Time     // of the last row; the zero time: a walk begins
+	took    time.Duration // by the looks of this walk
+	over    int           // rows of this walk that can be completed
+	pause   cluster.Seldom
 }
 
 // next adds the next page of memberships that no time of their cohorts falls in, and reports whether there may be more.
 func (w *endedWalk) next(ctx context.Context, found *endings) (more bool, err error) {
+	began := time.Now()
 	if w.until.IsZero() {
+		if !w.pause.Due(began) {
+			return false, nil
+		}
 		_, first, err := w.low.Look(ctx, w.pool, w.horizon)
 		if err != nil || first.IsZero() {
 			return false, err
 		}
-		w.at, w.until = ending{}, first
+		w.at, w.until, w.took, w.over = ending{}, first, 0, 0
 	}
 	var one ending
 	var until time.Time
@@ -173,15 +181,23 @@ func (w *endedWalk) next(ctx context.Context, found *endings) (more bool, err er
 			rows++
 			last, lastUntil = one, until
 			if over {
+				w.over++
 				found.add(one)
 			}
 			return nil
 		})
-	w.at, w.until, more = last, lastUntil, rows == record.MostCleared
-	if err != nil || !more {
+	if err != nil {
 		w.until = time.Time{}
+		return false, err
 	}
-	return more, err
+	w.took += time.Since(began)
+	if more = rows == record.MostCleared; more {
+		w.at, w.until = last, lastUntil
+	} else {
+		w.until = time.Time{}
+		w.pause.Found(w.took, w.over, time.Now())
+	}
+	return more, nil
 }
 
 // complete completes those of the schedules that have come to their end.

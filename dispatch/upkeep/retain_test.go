@@ -166,7 +166,7 @@ func TestRetentionOfAScheduleAndOfAWorkflow(t *testing.T) {
 			if n := h.Number(`SELECT count(*) FROM tick`); n != 1 {
 				t.Errorf("%d ticks are left", n)
 			}
-			h.Exec(`UPDATE tick SET nominal_at = nominal_at - interval '3 hours', ended_at = ended_at - interval '3 hours'`)
+			h.Exec(`UPDATE tick SET nominal_at = nominal_at - interval '150 minutes', ended_at = ended_at - interval '150 minutes'`)
 			h.WantStates()
 			h.Retain(time.Now())
 			if n := h.Number(`SELECT count(*) FROM tick`); n != 0 {
@@ -260,4 +260,56 @@ func TestPayloadsOfVersionsAreDropped(t *testing.T) {
 		t.Errorf("once it has ended: got %s, want %s", got, want)
 	}
 	h.WantBytesCounted()
+}
+
+// Retention of a schedule reads its ticks that it keeps no longer once a day, and otherwise those that have come past it since.
+func TestRetentionOfAScheduleReadsOldTicksOnceADay(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	p := dispatchtest.Rarely("skip")
+	p.Delivery = &policy.Delivery{Retention: &policy.Retention{Succeeded: "1d", Failed: "1d"}}
+	h.Put("w", "k", p)
+	d, r := h.Recording()
+	now := time.Now()
+	for _, at := range []time.Time{now.AddDate(0, 0, -1), now.AddDate(0, 0, -2), now.AddDate(0, 0, -3)} {
+		if err := d.EnsurePartitions(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick := func(state, number int, ago string) { // the tenant keeps skipped ticks
+		t.Helper()
+		h.Exec(`
+			INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, fired_at, ended_at, shard, attempt, state, reason, cause, dst)
+			SELECT $1, s.id, a.at, 0, 1, 0, a.at, a.at, 0, 1, $2::int, 0, 0, 0
+			FROM schedule s, generate_series(1, $3::int) n CROSS JOIN LATERAL (SELECT now() - $4::interval - n * interval '1 second' AS at) a
+			WHERE s.tenant_id = $1`, h.Tenant, state, number, ago)
+	}
+	const skipped, word = 5, "AND nominal_at >= i.from_at"
+	left := func() int { return h.Number(`SELECT count(*) FROM tick WHERE state = 2`) }
+	retain := func(at time.Time) {
+		t.Helper()
+		if err := d.Retain(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick(skipped, 3000, "50 hours")
+	tick(2, 10, "49 hours")
+	retain(now)
+	for sql, n := range h.Entries(r, word) {
+		if n < 3000 || left() != 0 {
+			t.Errorf("the first walk reads %d index entries, and leaves %d ticks:\n%s", n, left(), sql)
+		}
+	}
+	tick(2, 10, "24 hours")
+	tick(2, 10, "49 hours") // as if they had ended late
+	retain(now.Add(10 * time.Minute))
+	for sql, n := range h.Entries(r, word) {
+		if n > 200 || left() != 10 {
+			t.Errorf("the next walk reads %d index entries, and leaves %d ticks:\n%s", n, left(), sql)
+		}
+	}
+	retain(now.Add(25 * time.Hour))
+	if left() != 0 {
+		t.Errorf("after a day %d ticks are left", left())
+	}
 }
