@@ -68,14 +68,12 @@ func (w *Watcher) Look(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, one := range all {
-		verdicts, err := w.judge(ctx, one)
-		if err == nil {
-			err = w.record(ctx, verdicts)
-		}
-		if err != nil {
-			return false, fmt.Errorf("workflow %q of tenant %d: %w", one.Workflow, one.Tenant, err)
-		}
+	verdicts, err := w.judge(ctx, all)
+	if err == nil {
+		err = w.record(ctx, verdicts)
+	}
+	if err != nil {
+		return false, err
 	}
 	if len(all) == mostWatched {
 		w.at = all[len(all)-1].place
@@ -86,7 +84,7 @@ func (w *Watcher) Look(ctx context.Context) (more bool, err error) {
 	return false, w.forget(ctx)
 }
 
-// record stores what was found of a workflow, and queues the events: of a condition when it is confirmed and then each hour, and of its
+// record stores what was found of workflows, and queues the events: of a condition when it is confirmed and then each hour, and of its
 // end if it was told. Each condition of a workflow is a cause of its own of the event of its end: the end of one delays no other.
 func (w *Watcher) record(ctx context.Context, verdicts []verdict) error {
 	var b pgx.Batch

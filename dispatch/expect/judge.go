@@ -3,6 +3,7 @@ package expect
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -76,19 +77,34 @@ type minute struct {
 	FirstDue                     *int16
 }
 
-// judge returns the verdicts of a workflow: none if it expects nothing now.
-func (w *Watcher) judge(ctx context.Context, of expecting) ([]verdict, error) {
-	if of.handed == 0 && of.ended == 0 {
-		return nil, nil
+// judge returns the verdicts of workflows: none of one that expects nothing now.
+func (w *Watcher) judge(ctx context.Context, all []expecting) (verdicts []verdict, err error) {
+	all = slices.DeleteFunc(slices.Clone(all), func(of expecting) bool { return of.handed == 0 && of.ended == 0 })
+	var owners []tenants.ID
+	var names []string
+	var from []time.Time
+	for _, of := range all {
+		owners, names, from = append(owners, of.Tenant), append(names, of.Workflow), append(from, of.now.Add(-of.timeout-silentSpan-time.Minute))
 	}
-	rows, _ := w.pool.Query(ctx, history.OfEachEndpoint("$1", "1", "$2",
-		history.SeriesFrom("at, bucket, due - skipped, fired, succeeded + failed + cancelled, succeeded, first_due", "$1", "1", "$2", "e.endpoint", "$3")),
-		of.Tenant, of.Workflow, of.now.Add(-of.timeout-silentSpan-time.Minute)) // CollectRows reports the error
-	minutes, err := pgx.CollectRows(rows, pgx.RowToStructByPos[minute])
-	if err != nil {
-		return nil, fmt.Errorf("read the series of a workflow: %w", err)
+	minutes := make([][]minute, len(all))
+	rows, _ := w.pool.Query(ctx, `
+		SELECT o.ord, u.*
+		FROM unnest($1::int[], $2::text[], $3::timestamptz[]) WITH ORDINALITY AS o (tenant_id, workflow, from_at, ord)
+		CROSS JOIN LATERAL (`+history.OfEachEndpoint("o.tenant_id", "1", "o.workflow",
+		history.SeriesFrom("at, bucket, due - skipped, fired, succeeded + failed + cancelled, succeeded, first_due", "o.tenant_id", "1", "o.workflow", "e.endpoint", "o.from_at"))+`
+		) u`, owners, names, from) // ForEachRow reports the error
+	var ord int
+	var m minute
+	if _, err := pgx.ForEachRow(rows, []any{&ord, &m.At, &m.Bucket, &m.Due, &m.Fired, &m.Ended, &m.Succeeded, &m.FirstDue}, func() error {
+		minutes[ord-1] = append(minutes[ord-1], m)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the series of workflows: %w", err)
 	}
-	return []verdict{of.late(minutes), of.silent(minutes)}, nil
+	for i, of := range all {
+		verdicts = append(verdicts, of.late(minutes[i]), of.silent(minutes[i]))
+	}
+	return verdicts, nil
 }
 
 // lateData are the data of workflow.late.
