@@ -16,9 +16,9 @@ var layOthers = []string{
 	`INSERT INTO endpoint (tenant_id, name, url, secrets, events)
 		SELECT pg_temp.who(n), 'e' || n, 'https://example.com', '{x}', CASE WHEN n <= 200 THEN '{quota.soft}' ELSE '{}' END::text[] FROM generate_series(1, 20000) n`,
 	`INSERT INTO workflow (tenant_id, name, max_running, rate, held_at, expect_handed_s, endpoint, defaults)
-		SELECT pg_temp.who(n), 'w' || n, CASE WHEN n <= 20 THEN 1 WHEN n % 10 = 1 THEN 100 END, CASE WHEN n % 10 = 2 THEN 100 END, CASE WHEN n % 10 = 3 THEN now() END,
-			CASE WHEN n % 10 = 4 THEN 3600 END, CASE WHEN n % 10 = 5 THEN 'e' || n END,
-			CASE WHEN n % 10 = 6 THEN '{"delivery":{"retention":{"succeeded":"30d"}}}' ELSE '{}' END::jsonb
+		SELECT pg_temp.who(n), 'w' || n, CASE WHEN n <= 20 THEN 1 WHEN n % 40 = 1 THEN 100 END, CASE WHEN n % 40 = 2 THEN 100 END, CASE WHEN n % 40 = 3 THEN now() END,
+			CASE WHEN n % 40 = 4 THEN 3600 END, CASE WHEN n % 40 = 5 THEN 'e' || n END,
+			CASE WHEN n % 40 = 6 THEN '{"delivery":{"retention":{"succeeded":"30d"}}}' ELSE '{}' END::jsonb
 		FROM generate_series(1, 50000) n`,
 	`INSERT INTO cohort (shard, id, tenant_id, workflow, hash, missed, next_at, due_at, delay, ordered)
 		SELECT n % 64, 10000000 + n, pg_temp.who(n), 'w' || n, decode(md5(n::text), 'hex'), 'skip',
@@ -30,12 +30,12 @@ var layOthers = []string{
 	`INSERT INTO schedule (tenant_id, id, workflow, key, shard, status, spec, anchor_at, cohort_id, tzdata, created_at, updated_at, updated_by, max_attempts,
 			subject, keep_succeeded_s, moved_until)
 		OVERRIDING SYSTEM VALUE
-		SELECT pg_temp.who(c), 10000000 + n, 'w' || c, 'k' || n, c % 64, 'active', CASE WHEN n % 5 = 0 THEN '{"timezone":"@subject"}' ELSE '{"timezone":"UTC"}' END, now(),
+		SELECT pg_temp.who(c), 10000000 + n, 'w' || c, 'k' || n, c % 64, 'active', CASE WHEN n % 20 = 0 THEN '{"timezone":"@subject"}' ELSE '{"timezone":"UTC"}' END, now(),
 			10000000 + c, '', now(), now(), 't', 3,
-			CASE WHEN n % 2 = 0 THEN 's' || n END, CASE WHEN n % 3 = 0 THEN 864000 END, CASE WHEN n % 4 = 0 THEN now() + interval '1 day' + n % 997 * interval '1 minute' END
+			CASE WHEN n % 8 = 0 THEN 's' || n END, CASE WHEN n % 40 = 0 THEN 864000 END, CASE WHEN n % 16 = 0 THEN now() + interval '1 day' + n % 997 * interval '1 minute' END
 		FROM (SELECT n, CASE WHEN n <= 50000 THEN n ELSE 20001 + n % 30000 END AS c FROM generate_series(1, 80000) n) s`,
 	`INSERT INTO member (cohort_id, phase, schedule_id, tenant_id, from_at, until_at)
-		SELECT cohort_id, 0, id, tenant_id, now() - interval '1 day', CASE WHEN id % 2 = 0 THEN now() + interval '1 day' + id % 997 * interval '1 minute' END FROM schedule WHERE id > 10000000`,
+		SELECT cohort_id, 0, id, tenant_id, now() - interval '1 day', CASE WHEN id % 8 = 0 THEN now() + interval '1 day' + id % 997 * interval '1 minute' END FROM schedule WHERE id > 10000000`,
 	`INSERT INTO schedule_state (tenant_id, schedule_id, last_at, delay_at)
 		SELECT tenant_id, id, d.at, CASE WHEN id <= 10020000 THEN d.at END
 		FROM schedule CROSS JOIN LATERAL (SELECT date_trunc('day', now()) - interval '1 day' + id % 160000 * interval '1 second' AS at) d WHERE id > 10000000`,

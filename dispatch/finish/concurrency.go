@@ -42,11 +42,14 @@ func (l *limits) any(tenant tenants.ID) bool {
 // are not in the result.
 func (f *Finisher) LockLimits(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflows []string) (free map[string]int, err error) {
 	rows, err := tx.Query(ctx, `
-		SELECT name, max_running
-		FROM workflow
-		WHERE tenant_id = $1 AND name = ANY($2) AND max_running IS NOT NULL
-		ORDER BY name
-		FOR UPDATE`, tenant, workflows)
+		SELECT w.name, w.max_running
+		FROM (SELECT name FROM unnest($2::text[]) AS n (name) ORDER BY name COLLATE "C") n
+		CROSS JOIN LATERAL (
+			SELECT name, max_running
+			FROM workflow
+			WHERE tenant_id = $1 AND name = n.name AND max_running IS NOT NULL
+			FOR UPDATE -- one row after the other, in this order
+		) w`, tenant, workflows)
 	if err != nil {
 		return nil, fmt.Errorf("lock limited workflows: %w", err)
 	}

@@ -71,19 +71,33 @@ type scheduleRetention struct {
 	rarely    *loop.Rarely
 	own       retentionWalk // through schedules with a retention of their own
 	inherited retentionWalk // through schedules that inherit one from their workflow
+	turned    bool          // the last run began with own
 }
 
 // retain deletes ended ticks that their schedules do not keep any more, for the next schedules with a retention of their own
-// or an inherited one. These ticks are hidden already.
+// or an inherited one. The two take turns in going first, so that neither walk uses up the time of the other for ever. These ticks are
+// hidden already.
 func (r *scheduleRetention) retain(ctx context.Context, _ ages, now time.Time) error {
-	own := r.eachRetention(ctx, now, &r.own, `
+	if r.turned = !r.turned; r.turned {
+		return errors.Join(r.retainOwn(ctx, now), r.retainInherited(ctx, now))
+	}
+	return errors.Join(r.retainInherited(ctx, now), r.retainOwn(ctx, now))
+}
+
+// retainOwn walks through the schedules with a retention of their own.
+func (r *scheduleRetention) retainOwn(ctx context.Context, now time.Time) error {
+	return r.eachRetention(ctx, now, &r.own, `
 		SELECT s.tenant_id, s.id, s.workflow, s.key, s.keep_succeeded_s, s.keep_failed_s, w.defaults
 		FROM schedule s
 		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
 		WHERE (s.keep_succeeded_s IS NOT NULL OR s.keep_failed_s IS NOT NULL) AND (s.tenant_id, s.id) > ($1, $2)
 		ORDER BY s.tenant_id, s.id
 		LIMIT $3`, func(one ownRetention) []any { return []any{one.TenantID, one.ID, retentionsRead} })
-	return errors.Join(own, r.eachRetention(ctx, now, &r.inherited, `
+}
+
+// retainInherited walks through the schedules that inherit a retention from their workflow.
+func (r *scheduleRetention) retainInherited(ctx context.Context, now time.Time) error {
+	return r.eachRetention(ctx, now, &r.inherited, `
 		SELECT s.tenant_id, s.id, s.workflow, s.key, s.keep_succeeded_s, s.keep_failed_s, w.defaults
 		FROM workflow w
 		CROSS JOIN LATERAL (
@@ -95,7 +109,7 @@ func (r *scheduleRetention) retain(ctx context.Context, _ ages, now time.Time) e
 		) s
 		WHERE w.defaults #> '{delivery,retention}' IS NOT NULL AND (w.tenant_id, w.name) >= ($1, $2)
 		ORDER BY w.tenant_id, w.name, s.key
-		LIMIT $4`, func(one ownRetention) []any { return []any{one.TenantID, one.Workflow, one.Key, retentionsRead} }))
+		LIMIT $4`, func(one ownRetention) []any { return []any{one.TenantID, one.Workflow, one.Key, retentionsRead} })
 }
 
 // eachRetention deletes ended ticks of the next schedules of a walk. At the end, the next run begins a walk.
@@ -150,9 +164,10 @@ func (r *scheduleRetention) thinSchedules(ctx context.Context, now time.Time, w 
 	return nil
 }
 
-// thinTicks deletes the ticks of schedules that succeeded before good, or failed before bad, with nominal times from from on. It subtracts their bytes from the use of
-// the day on which they ended. A tick ends after its nominal time, so the later nominal times are not read. The planner does not see that
-// the ticks to delete are of tenant $1: for a tenant that is newer than the last ANALYZE it would read all of its ticks.
+// thinTicks deletes the ticks of schedules that succeeded before good, or failed before bad, with nominal times from from on. It
+// subtracts their bytes from the use of the day on which they ended. A tick ends after its nominal time, so the later nominal times are
+// not read. The planner does not see that the ticks to delete are of tenant $1: for a tenant that is newer than the last ANALYZE it would
+// read all of its ticks.
 func (r *scheduleRetention) thinTicks(ctx context.Context, tenant tenants.ID, ids []int64, from, good, bad []time.Time) error {
 	err := countBatches(ctx, r.pool, `
 		WITH thinned AS (

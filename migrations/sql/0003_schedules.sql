@@ -48,7 +48,7 @@ CREATE TABLE workflow (
 );
 CREATE INDEX workflow_by_endpoint ON workflow (tenant_id, endpoint) WHERE endpoint IS NOT NULL;
 CREATE INDEX workflow_keeps ON workflow (tenant_id, name) WHERE (defaults #> '{delivery,retention}') IS NOT NULL;
-CREATE INDEX workflow_limited ON workflow (tenant_id) WHERE max_running IS NOT NULL;
+CREATE INDEX workflow_limited ON workflow (tenant_id, name) WHERE max_running IS NOT NULL;
 CREATE INDEX workflow_expecting ON workflow (tenant_id, name) WHERE expect_handed_s IS NOT NULL OR expect_ended_s IS NOT NULL;
 CREATE INDEX workflow_rated ON workflow (tenant_id, name) WHERE rate IS NOT NULL;
 CREATE INDEX workflow_held ON workflow (tenant_id, name) WHERE held_at IS NOT NULL;
