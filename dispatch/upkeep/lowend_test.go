@@ -30,17 +30,17 @@ func TestEndsOfSchedulesAndMovesDoNotReadEarlierOnesUnderAnOldSnapshot(t *testin
 	}
 	upkeep := func() {
 		t.Helper()
-		for range 2 {
-			if err := d.MeasureHorizon(t.Context()); err != nil {
+		dispatchtest.Until(t, "no end is left", func() bool { // on a busy machine a look may take so long that a pause follows
+			for range 2 {
+				if err := d.MeasureHorizon(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := d.RunUpkeep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if err := d.RunUpkeep(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if left := h.Number(`SELECT count(*) FROM member WHERE until_at IS NOT NULL`); left != 0 {
-			t.Fatalf("%d ends are left", left)
-		}
+			return h.Number(`SELECT count(*) FROM member WHERE until_at IS NOT NULL`) == 0
+		})
 		h.Exec(`DELETE FROM schedule WHERE tenant_id = $1 AND key LIKE 'herd %'`, h.Tenant) // with its moves, which upkeep settles a minute later
 	}
 	round := func() {
