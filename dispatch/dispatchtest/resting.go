@@ -41,7 +41,7 @@ var layResting = []string{
 		SELECT tenant_id, id, 1, now(), now(), false, false FROM schedule WHERE id > 12000000 AND status = 'paused'`,
 	`INSERT INTO endpoint_health (tenant_id, endpoint, process_id, at, breaker, queued, in_flight, minutes, last)
 		SELECT pg_temp.who(n), 'e' || n, 900001, now(), 'closed', 0, 0, '[]', '[]' FROM generate_series(1, 2000) n`,
-	`INSERT INTO unmet_expectation (tenant_id, workflow, event, since, told_at, data) SELECT tenant_id, name, 'workflow.unfinished', now(), now(), '{}' FROM workflow WHERE expect_handed_s IS NOT NULL`,
+	`INSERT INTO unmet_expectation (tenant_id, workflow, event, since, told_at, data) SELECT tenant_id, name, 'workflow.late', now(), now(), '{}' FROM workflow WHERE expect_handed_s IS NOT NULL`,
 	`INSERT INTO use_series (tenant_id, step, workflow, endpoint, at, bucket, reason, due, fired, succeeded, failed, cancelled, skipped, retried, missed)
 		SELECT pg_temp.who(n), CASE WHEN n % 2 = 0 THEN 1 ELSE 60 END, 'w' || n, '', date_trunc('hour', now()), 0, 0, 1, 1, 1, 0, 0, 0, 0, 0 FROM generate_series(1, 3000) n`,
 	`INSERT INTO workflow_poll (tenant_id, workflow, polled_at) SELECT pg_temp.who(n), 'w' || n, now() FROM generate_series(1, 2000) n`,

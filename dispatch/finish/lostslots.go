@@ -72,8 +72,8 @@ func (f *Finisher) FreeLostSlots(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// AnySlot reports whether there are slots, or ticks that wait for one. It reports false without a look while one that took long, as it
-// does under an old snapshot, is not long ago.
+// AnySlot reports whether there are slots, or ticks that wait for one. After a look that took long, as it does under an old snapshot, it
+// reports false for a while without another look.
 func (f *Finisher) AnySlot(ctx context.Context) (bool, error) {
 	began := time.Now()
 	if !f.lost.pause.Due(began) {

@@ -44,7 +44,8 @@ func Full(most int64, fn func(ctx context.Context) (int64, error)) func(ctx cont
 	}
 }
 
-// paced makes a batch of a task of upkeepEvery, like Full. The last batch of a run is followed by a pause, for a function whose look has no floor.
+// paced makes a batch of a task of upkeepEvery, like Full, of a function whose look has no floor. A pause follows the last batch of a run if
+// its look took long.
 func paced(most int64, fn func(ctx context.Context) (int64, error)) func(ctx context.Context) (bool, error) {
 	pause := cluster.Seldom{Every: upkeepEvery}
 	return func(ctx context.Context) (more bool, err error) {
