@@ -16,7 +16,11 @@ import (
 func (w *wire) Write(p []byte) (int, error) {
 	text, ok := bareText(p)
 	if !ok {
-		return w.Conn.Write(p)
+		n, err := w.Conn.Write(p)
+		if err != nil {
+			w.ended.Store(true)
+		}
+		return n, err
 	}
 	if _, err := w.Conn.Write(malformed(text)); err != nil {
 		return 0, err

@@ -55,7 +55,7 @@ func faultOf(err error, c echo.Context) *fault.Error {
 	if he, ok := errors.AsType[*echo.HTTPError](err); ok && he.Code < 500 {
 		return routing(he.Code, c)
 	}
-	if client, ok := c.Get(clientKey).(context.Context); ok && client.Err() != nil {
+	if client, ok := c.Get(clientKey).(context.Context); ok && disconnected(client) {
 		return fault.New(clientClosed, "client_closed", "the client has disconnected")
 	}
 	late := errors.Is(err, context.DeadlineExceeded)

@@ -128,7 +128,11 @@ func within(d time.Duration) echo.MiddlewareFunc {
 			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), d)
 			defer cancel()
-			defer context.AfterFunc(client, cancel)()
+			defer context.AfterFunc(client, func() {
+				if disconnected(client) {
+					cancel()
+				}
+			})()
 			c.SetRequest(r.WithContext(ctx))
 			c.Set(limitKey, ctx)
 			if nested {

@@ -3,9 +3,11 @@ package web
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -40,6 +42,7 @@ type wire struct {
 	ambiguous          atomic.Bool
 	last               atomic.Bool // no other request follows: see CloseAfter
 	lingered           atomic.Bool // CloseWrite was called
+	ended              atomic.Bool // a read or a write has failed, and not because a read took too long
 }
 
 // part is the part of a request that the current line belongs to.
@@ -58,6 +61,9 @@ func (w *wire) Read(p []byte) (int, error) {
 	}
 	n, err := w.Conn.Read(p)
 	w.follow(p[:n])
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		w.ended.Store(true)
+	}
 	return n, err
 }
 
@@ -148,6 +154,16 @@ func (w *wire) framing(header string) {
 // storeConn stores a connection in the context of its requests.
 func storeConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, wireKey, c)
+}
+
+// disconnected reports whether the client of a request is gone. client is the context that net/http gave to the request. net/http also ends
+// it when the deadline for reading has passed: all deadlines have passed after a process stood still, and its clients still wait for their answers.
+func disconnected(client context.Context) bool {
+	if client.Err() == nil {
+		return false
+	}
+	w, ok := client.Value(wireKey).(*wire)
+	return !ok || w.ended.Load()
 }
 
 // unambiguous answers 400 and closes the connection if one of its requests has two different lengths.
