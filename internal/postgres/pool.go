@@ -26,7 +26,7 @@ type Options struct {
 	MaxConns         int32           // 0 is pgx's default, or the URL's pool_max_conns
 	StatementTimeout time.Duration   // 0 is 30 s
 	CallTimeout      time.Duration   // of a call whose context has no deadline; 0 is a little more than StatementTimeout
-	Unlimited        bool            // no time limit on statements and calls: for migrations
+	Unlimited        bool            // no time limit on statements and calls, and a longer one on connecting: for migrations
 	Tracer           pgx.QueryTracer // nil is none
 	Role             string          // that queries run as, and that the login role is a member of; "" is the login role
 	Cluster          *Cluster        // shared by all pools of a process; nil: the pool's own
@@ -38,8 +38,9 @@ const (
 	statementTimeout = 30 * time.Second
 	idleInTxTimeout  = 60 * time.Second
 	lockTimeout      = 15 * time.Second
-	connectTimeout   = time.Second
-	answerSlack      = 5 * time.Second // how long after PostgreSQL's own limit the client ends a statement
+	connectTimeout   = time.Second      // so that a process soon tries another host
+	patientTimeout   = 10 * time.Second // of a pool that is Unlimited: it has nobody to answer
+	answerSlack      = 5 * time.Second  // how long after PostgreSQL's own limit the client ends a statement
 )
 
 // readOnlyTransaction is the SQLSTATE of a write to a read-only server, such as one that has become a standby.
@@ -68,18 +69,17 @@ func Open(ctx context.Context, rawURL string, o Options) (*pgxpool.Pool, error) 
 	return pool, nil
 }
 
-// mostPings is how often Open asks a server that does not answer in time.
-const mostPings = 5
+// pingFor is how long Open goes on to ask a server that does not answer in time.
+const pingFor = 5 * connectTimeout
 
 // firstPing pings the server. It tries again if the time ran out: on a busy machine a first connection may exceed its limit.
-func firstPing(ctx context.Context, pool *pgxpool.Pool) (err error) {
-	for range mostPings {
-		err = pool.Ping(ctx)
-		if !pgconn.Timeout(err) || ctx.Err() != nil {
+func firstPing(ctx context.Context, pool *pgxpool.Pool) error {
+	for began := time.Now(); ; {
+		err := pool.Ping(ctx)
+		if !pgconn.Timeout(err) || ctx.Err() != nil || time.Since(began) >= pingFor {
 			return err
 		}
 	}
-	return err
 }
 
 func parse(rawURL string, o Options) (*pgxpool.Config, error) {
@@ -114,11 +114,15 @@ func parse(rawURL string, o Options) (*pgxpool.Config, error) {
 		params["synchronous_commit"] = "off"
 	}
 
-	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
+	limit := connectTimeout
+	if o.Unlimited {
+		limit = patientTimeout
+	}
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, limit)
 	statement := limitOf(params)
 	config.ConnConfig.Tracer = tracer(o, statement)
 	o.Cluster.join(config, rawURL, statement)
-	config.PingTimeout = connectTimeout
+	config.PingTimeout = limit
 	fatal := config.ConnConfig.OnPgError
 	config.ConnConfig.OnPgError = func(conn *pgconn.PgConn, e *pgconn.PgError) bool {
 		return fatal(conn, e) && e.Code != readOnlyTransaction
