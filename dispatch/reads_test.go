@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/dispatch/lease"
@@ -183,6 +184,10 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	h.Config.Sweeps, h.Config.Dispatches = false, false
 	besides := h.Process()
 	provokeBacklog(h, besides)
+	// On a busy machine one of the two walks may use up the time of the run that River starts, and the next run begins ten minutes later.
+	if err := besides.RetainSchedules(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		for _, text := range p.lacks(texts) {
 			t.Errorf("not explained, as it did not run: %s", text)

@@ -86,6 +86,11 @@ func (d *Process) WorkLate(ctx context.Context, number int64) error {
 // Retain deletes what is past its retention at a moment.
 func (d *Process) Retain(ctx context.Context, now time.Time) error { return d.Keeper.Retain(ctx, now) }
 
+// RetainSchedules deletes the ended ticks that their schedules do not keep at a moment, without a limit on its time.
+func (d *Process) RetainSchedules(ctx context.Context, now time.Time) error {
+	return d.Keeper.RetainSchedules(ctx, now)
+}
+
 // RetainDays drops and thins the days of the record that are past their retention at a moment.
 func (d *Process) RetainDays(ctx context.Context, now time.Time) error {
 	return d.Keeper.RetainDays(ctx, now)

@@ -114,6 +114,13 @@ func (k *Keeper) FinishTenants(ctx context.Context) error { return k.eraser.fini
 // Retain deletes what is past its retention at a moment. It serves tests: a River job does it.
 func (k *Keeper) Retain(ctx context.Context, now time.Time) error { return k.retention.run(ctx, now) }
 
+// RetainSchedules deletes the ended ticks that their schedules do not keep at a moment, without a limit on its time. It serves tests.
+func (k *Keeper) RetainSchedules(ctx context.Context, now time.Time) error {
+	k.retention.mu.Lock()
+	defer k.retention.mu.Unlock()
+	return k.retention.schedules.retain(ctx, ages{}, now)
+}
+
 // RetainDays drops and thins the days of the record that are past their retention at a moment. It serves tests.
 func (k *Keeper) RetainDays(ctx context.Context, now time.Time) error {
 	a, err := k.retention.ages(ctx)
