@@ -14,27 +14,33 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// After a process stood still, the deadline for reading of each connection has passed. net/http then ends the contexts of the requests as if
+// If a process stands still for a while, the read deadlines of its connections pass. net/http then ends the contexts of the requests as if
 // their clients had gone.
 func TestALateReadIsNoDisconnect(t *testing.T) {
 	t.Parallel()
 	e := New(Options{Log: quiet()})
-	e.GET("/work", func(c echo.Context) error {
+	late := func(c echo.Context) (request context.Context, err error) {
 		client := c.Get(clientKey).(context.Context)
 		if err := http.NewResponseController(c.Response()).SetReadDeadline(time.Now()); err != nil {
-			return err
+			return nil, err
 		}
 		<-client.Done()
-		return Answer(c, 200, c.Request().Context().Err() == nil)
+		return c.Request().Context(), nil
+	}
+	e.GET("/work", func(c echo.Context) error {
+		request, err := late(c)
+		if err != nil {
+			return err
+		}
+		return Answer(c, 200, request.Err() == nil)
 	})
 	e.GET("/late", func(c echo.Context) error {
-		client := c.Get(clientKey).(context.Context)
-		if err := http.NewResponseController(c.Response()).SetReadDeadline(time.Now()); err != nil {
+		request, err := late(c)
+		if err != nil {
 			return err
 		}
-		<-client.Done()
-		<-c.Request().Context().Done()
-		return c.Request().Context().Err()
+		<-request.Done()
+		return request.Err()
 	}, Timeout(50*time.Millisecond))
 	addr, _ := serve(t, e)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -53,6 +59,7 @@ func TestALateReadIsNoDisconnect(t *testing.T) {
 	}
 }
 
+// A request whose client has closed the connection ends at once, although its timeout is long.
 func TestADisconnectEndsTheRequest(t *testing.T) {
 	t.Parallel()
 	e := New(Options{Log: quiet()})

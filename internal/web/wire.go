@@ -42,7 +42,7 @@ type wire struct {
 	ambiguous          atomic.Bool
 	last               atomic.Bool // no other request follows: see CloseAfter
 	lingered           atomic.Bool // CloseWrite was called
-	ended              atomic.Bool // a read or a write has failed, and not because a read took too long
+	ended              atomic.Bool // a read or a write has failed; a read past its deadline does not count
 }
 
 // part is the part of a request that the current line belongs to.
@@ -157,7 +157,7 @@ func storeConn(ctx context.Context, c net.Conn) context.Context {
 }
 
 // disconnected reports whether the client of a request is gone. client is the context that net/http gave to the request. net/http also ends
-// it when the deadline for reading has passed: all deadlines have passed after a process stood still, and its clients still wait for their answers.
+// it when the deadline for reading passes. That happens if the process stands still for a while, and the client still waits for its answer.
 func disconnected(client context.Context) bool {
 	if client.Err() == nil {
 		return false

@@ -1,5 +1,5 @@
 // Package silent is a TCP proxy for tests. It simulates a host that dies without closing its connections: old connections stay open
-// and never answer, while new ones reach the server.
+// and never answer, while new ones reach the server. It can also simulate a host that answers new connections late.
 package silent
 
 import (
@@ -8,12 +8,15 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Proxy forwards connections to a server. New makes it; Close ends it.
 type Proxy struct {
 	listener net.Listener
 	target   string
+
+	delay atomic.Int64 // of new connections, in nanoseconds
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -52,6 +55,9 @@ func (p *Proxy) Silence() int {
 	return len(p.conns)
 }
 
+// Delay makes each new connection forward nothing until it has been open for d.
+func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
+
 // Close closes all connections, and waits for the proxy's goroutines.
 func (p *Proxy) Close() {
 	_ = p.listener.Close() // ends accept
@@ -86,6 +92,7 @@ func (p *Proxy) serve(client net.Conn) {
 	p.mu.Lock()
 	p.conns[c] = struct{}{}
 	p.mu.Unlock()
+	<-time.After(time.Duration(p.delay.Load()))
 	var ways sync.WaitGroup
 	ways.Go(func() { c.forward(server, client) })
 	ways.Go(func() { c.forward(client, server) })
