@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -302,13 +303,28 @@ func openSlowTail(t *testing.T, address, token string) *tailBody {
 	return &tailBody{resp.Body, conn}
 }
 
+// slowReader reads at most 5 KB a second while little is true: more slowly than the server sends, and often enough that the server does not
+// close the connection.
+type slowReader struct {
+	io.Reader
+	little *atomic.Bool
+}
+
+func (r slowReader) Read(p []byte) (int, error) {
+	if r.little.Load() {
+		<-time.After(100 * time.Millisecond)
+		p = p[:min(len(p), 512)]
+	}
+	return r.Reader.Read(p)
+}
+
 type tailBody struct {
 	io.ReadCloser
 	conn net.Conn
 }
 
-// A client that does not read delays no other client. The server counts the ticks that it did not show to this client. It closes the
-// connection of a client that never reads.
+// A client that reads slowly, or not at all, delays no other client. The server counts the ticks that it did not show to the slow client. It
+// closes the connection of a client that never reads.
 func TestASlowReaderOfATail(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
@@ -320,6 +336,12 @@ func TestASlowReaderOfATail(t *testing.T) {
 		fmt.Fprintf(&lines, `{"workflow": "herd", "key": "k%d%s", "spec": {"intervals": [{"every": "1s"}]}}`+"\n", n, long)
 	}
 	slow, never := openSlowTail(t, address, admin), openSlowTail(t, address, admin)
+	late, little := &tail{over: make(chan struct{})}, &atomic.Bool{}
+	little.Store(true)
+	go func() {
+		defer close(late.over)
+		late.read(slowReader{slow, little})
+	}()
 	quick := openTail(t, "http://"+address, admin, "", "")
 	if status, answer := s.send(t, client, admin, "POST", "/v1/schedules/bulk?results=errors", "application/x-ndjson", lines.String()); status != 200 || !strings.Contains(string(answer), `"inserted":150`) {
 		t.Fatalf("got %d %s", status, answer)
@@ -329,11 +351,7 @@ func TestASlowReaderOfATail(t *testing.T) {
 	quick.until(t, "five more seconds are counted", func() bool { return quick.seconds >= begin+5 && len(quick.lines) >= 250 })
 	s.expect(t, client, admin, "POST", "/v1/workflows/herd/hold", "", 200, "")
 
-	late := &tail{over: make(chan struct{})}
-	go func() {
-		defer close(late.over)
-		late.read(slow)
-	}()
+	little.Store(false)
 	same := func() bool {
 		quick.mu.Lock()
 		defer quick.mu.Unlock()
