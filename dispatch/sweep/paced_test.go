@@ -133,29 +133,28 @@ func TestAHoldAndAHaltStopWhatWaitsForARate(t *testing.T) {
 func TestATriggerIsNeverDelayedByARate(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
-	const manual = 15 // at the rate they would take 14 s
 	rated(h, "w", 1)
 	h.Put("w", "k", dispatchtest.Rarely("allow_all"))
 	h.Put("w", "timed", dispatchtest.Daily(0))
 	h.Start(h.Dispatch)
-	for range manual {
+	for range 5 {
 		if _, _, err := h.Dispatch.Control.Trigger(t.Context(), h.Tenant, "w", "k", control.TriggerParams{}, once.Request{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	began := time.Now()
-	for n := 0; n < manual; {
-		n += len(h.Lease("w", manual))
+	for n := 0; n < 5; {
+		n += len(h.Lease("w", 5))
 	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("%d manual ticks took %s", manual, took)
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("five manual ticks took %s", took)
 	}
 	if err := h.Dispatch.SettleDebts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h.Backdate(h.Tenant)
 	h.Lease("w", 1)
-	if ms := h.Number(`SELECT (extract(epoch FROM max(fired_at) FILTER (WHERE cause <> 1) - min(fired_at) FILTER (WHERE cause = 1)) * 1000)::int FROM tick`); ms < 13_000 {
-		t.Errorf("the timed tick came %d ms after the first of %d manual ones", ms, manual)
+	if ms := h.Number(`SELECT (extract(epoch FROM max(fired_at) FILTER (WHERE cause <> 1) - max(fired_at) FILTER (WHERE cause = 1)) * 1000)::int FROM tick`); ms < 3000 {
+		t.Errorf("the next timed tick came %d ms after five manual ones", ms)
 	}
 }
