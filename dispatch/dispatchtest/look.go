@@ -1,7 +1,6 @@
 package dispatchtest
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -23,18 +22,8 @@ func (h *Carillon) Recording() (*Process, *Recorder) {
 // OldSnapshot holds a snapshot of the database open until the test ends.
 func (h *Carillon) OldSnapshot() {
 	h.T.Helper()
-	config := h.Pool.Config().ConnConfig.Copy()
-	config.RuntimeParams["idle_in_transaction_session_timeout"] = "0" // a test beside load may take longer
-	conn, err := pgx.ConnectConfig(h.T.Context(), config)
-	if err != nil {
-		h.T.Fatal(err)
-	}
-	h.T.Cleanup(func() {
-		if _, err := conn.Exec(context.Background(), `SELECT 1`); err != nil {
-			h.T.Errorf("the old snapshot ended before the test: %v", err)
-		}
-		_ = conn.Close(context.Background())
-	})
+	conn := h.connect()
+	h.T.Cleanup(func() { h.stillOpen(conn, "the old snapshot") })
 	for _, sql := range []string{`BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT count(*) FROM cohort`} {
 		if _, err := conn.Exec(h.T.Context(), sql); err != nil {
 			h.T.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/events"
 	"github.com/carillonhq/carillon/dispatch/expect"
 	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/forecast"
@@ -25,7 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// watched is a Carillon with a listener for the events of workflows, whose looks the test makes.
+// watched is a Carillon with a listener for the events of workflows. Only the test makes the looks.
 type watched struct {
 	*dispatchtest.Carillon
 	watcher *expect.Watcher
@@ -36,6 +37,7 @@ func watch(t *testing.T) watched {
 	t.Helper()
 	h := dispatchtest.New(t)
 	r, secret := h.Listener(tenants.WorkflowLate, tenants.WorkflowSilent, tenants.WorkflowNoWorkers, tenants.WorkflowRecovered)
+	h.Reserve(upkeep.LookAtExpectations)
 	h.Start(h.Dispatch)
 	return watched{h, expect.New(h.Config.Pool, expect.NewMetrics(prometheus.NewRegistry())), func() []events.Event { return h.Told(r, secret) }}
 }
@@ -156,7 +158,7 @@ func TestNoneIsToldWhileNothingIsHandedOut(t *testing.T) {
 	w.minute("w", 10, 12, 50, 50, 0)
 	for state, stop := range begin {
 		stop()
-		w.Exec(`DELETE FROM unmet_expectation`) // of a look of the process before
+		w.Exec(`DELETE FROM unmet_expectation`)
 		w.look()
 		if n := unmet(); n != 0 {
 			t.Errorf("%d are not met while it is %s", n, state)
