@@ -113,7 +113,7 @@ func (b *bench) serveTwo(ctx context.Context, args ...string) (one, other *serve
 func (b *bench) announce(s *served, tenant string) (announcement, error) {
 	claims := tenants.Claims{Subject: "loadtest", Tenant: tenant, Scopes: []string{tenants.SchedulesWrite, tenants.TicksWork}, TTL: time.Hour}
 	token, err := b.minter.Mint(claims, time.Now())
-	return announcement{URL: "http://" + s.listen, Token: token, DatabaseURL: b.url}, err
+	return announcement{URL: "http://" + s.Listen, Token: token, DatabaseURL: b.url}, err
 }
 
 // analyzed collects statistics for the planner, as autovacuum does after a while.

@@ -50,7 +50,7 @@ func inFlight(ctx context.Context, o options, p *progress) (_ *report, err error
 	defer server.stop()
 	transport := manyConnections()
 	defer transport.CloseIdleConnections()
-	a := asking{httpClient(transport), []string{"http://" + server.listen}}
+	a := asking{httpClient(transport), []string{"http://" + server.Listen}}
 	tokens, err := w.twoTenants(ctx, a)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func flood(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, err
 	}
 	defer server.stop()
-	f := &flooded{bench: b, url: "http://" + server.listen, length: o.lasting(floodFor, 5*time.Second)}
+	f := &flooded{bench: b, url: "http://" + server.Listen, length: o.lasting(floodFor, 5*time.Second)}
 	f.client = httpClient(manyConnections())
 	defer f.client.CloseIdleConnections()
 	if err := f.prepare(ctx); err != nil {

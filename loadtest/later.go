@@ -115,7 +115,7 @@ func openYear(ctx context.Context, o options, p *progress) (_ *year, err error) 
 			s.stop()
 		}
 	})
-	y.balance = newBalancer(y.serving[0].listen, y.serving[1].listen)
+	y.balance = newBalancer(y.serving[0].Listen, y.serving[1].Listen)
 	if y.client, err = y.tenant(ctx, y.env, y.balance); err != nil {
 		return nil, err
 	}
@@ -131,8 +131,8 @@ func (y *year) start(ctx context.Context, i int) (err error) {
 	}
 	if was != nil {
 		for n, target := range y.balance.targets {
-			if target == was.listen {
-				y.balance.targets[n] = y.serving[i].listen
+			if target == was.Listen {
+				y.balance.targets[n] = y.serving[i].Listen
 			}
 		}
 	}

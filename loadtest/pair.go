@@ -34,8 +34,8 @@ func pair(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, err
 	}
 	defer stop()
-	p.say("two processes serve, at %s and %s", one.listen, other.listen)
-	client, err := b.tenant(ctx, b.env, newBalancer(one.listen, other.listen))
+	p.say("two processes serve, at %s and %s", one.Listen, other.Listen)
+	client, err := b.tenant(ctx, b.env, newBalancer(one.Listen, other.Listen))
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func killBusier(ctx context.Context, one, other *served, at time.Time, p *progre
 	}
 	k.at = time.Now()
 	victim.kill()
-	p.say("handed out %v and %v, swept %v and %v; killed the one at %s", k.shares[0], k.shares[1], swept[0], swept[1], victim.listen)
+	p.say("handed out %v and %v, swept %v and %v; killed the one at %s", k.shares[0], k.shares[1], swept[0], swept[1], victim.Listen)
 	return k, nil
 }
 

@@ -39,7 +39,7 @@ func quota(ctx context.Context, o options, p *progress) (_ *report, err error) {
 	defer stop()
 	transport := manyConnections()
 	defer transport.CloseIdleConnections()
-	a := asking{httpClient(transport), []string{"http://" + one.listen, "http://" + other.listen}}
+	a := asking{httpClient(transport), []string{"http://" + one.Listen, "http://" + other.Listen}}
 	tokens := map[string]string{}
 	for _, name := range []string{"greedy", "modest"} {
 		if tokens[name], err = w.newTenant(ctx, a, name, fmt.Sprintf(`{"quotas": {"requests_per_second": %d}}`, quotaRate)); err != nil {

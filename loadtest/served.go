@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,31 +18,46 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// served is a process of `carillon serve`.
+// served is a process of `carillon serve`, with its addresses. It chooses free ports itself: a port that we find free may be another's
+// before it listens.
 type served struct {
 	*process
-	listen, metrics string
+	Listen  string `json:"listen"`
+	Metrics string `json:"metrics"`
 }
 
 // serve starts `carillon serve` and waits until it is ready.
 func (w *workshop) serve(ctx context.Context, name string, env []string, args ...string) (*served, error) {
-	s := &served{}
-	var err error
-	if s.listen, err = freeAddress(); err != nil {
+	before := int64(0) // bytes of an earlier process of this name
+	if log, err := os.Stat(w.file(name + ".log")); err == nil {
+		before = log.Size()
+	}
+	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-format", "json"}, args...)
+	p, err := w.start(name, env, args...)
+	if err != nil {
 		return nil, err
 	}
-	if s.metrics, err = freeAddress(); err != nil {
-		return nil, err
-	}
-	args = append([]string{"serve", "--listen", s.listen, "--metrics-listen", s.metrics}, args...)
-	if s.process, err = w.start(name, env, args...); err != nil {
-		return nil, err
-	}
-	if err := s.ready(ctx, func() bool { return answers(ctx, "http://"+s.listen+"/readyz") }); err != nil {
+	s := &served{process: p}
+	if err := s.ready(ctx, func() bool { return s.readAddresses(before) && answers(ctx, "http://"+s.Listen+"/readyz") }); err != nil {
 		s.stop()
 		return nil, err
 	}
 	return s, nil
+}
+
+// readAddresses reads the addresses from the line that the process logs when it serves, and reports whether there is one. before is the
+// length of the log when the process started.
+func (s *served) readAddresses(before int64) bool {
+	text, err := os.ReadFile(s.log)
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(text[before:]) {
+		if bytes.Contains(line, []byte(`"msg":"serving"`)) {
+			return json.Unmarshal(line, s) == nil
+		}
+	}
+	return false
 }
 
 // These metrics count the members that a process swept, and the ticks that it handed out.
@@ -54,7 +70,7 @@ const (
 func (s *served) metric(ctx context.Context, name string) (sum float64) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.metrics+"/metrics", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Metrics+"/metrics", nil)
 	if err != nil {
 		return 0
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -223,15 +222,6 @@ func openDev(ctx context.Context, o options, p *progress) (*process, announcemen
 		server.stop()
 		w.close()
 	}, nil
-}
-
-// freeAddress returns an address on loopback on which no process listened a moment ago.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // answers reports whether a GET of the URL is answered with 200.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/loadtest/chaos"
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
@@ -28,11 +29,11 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, err
 	}
 	defer w.close()
-	server, at, err := w.dev(ctx, o, "127.0.0.1:0")
+	k := &killed{}
+	at, err := k.start(ctx, w, o)
 	if err != nil {
 		return nil, err
 	}
-	k := &killed{server: server}
 	defer func() { k.server.stop() }()
 	p.say("carillon dev serves at %s", at.URL)
 	client, err := carillon.New(carillon.Config{URL: at.URL, Token: at.Token})
@@ -62,11 +63,9 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, err
 	}
 	k.kill(l, total, p)
-	again, _, err := w.dev(ctx, o, at.URL[len("http://"):])
-	if err != nil {
-		return nil, fmt.Errorf("restart: %w", err)
+	if err := k.restart(ctx, w, o, p); err != nil {
+		return nil, err
 	}
-	k.restarted(again, p)
 	if _, err := k.server.await(ctx, drainWithin, func() bool { return l.filled() >= total }); err != nil {
 		return nil, err
 	}
@@ -84,8 +83,18 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 // killed is a server that is killed while it delivers, and restarted.
 type killed struct {
 	server    *process // the running one
+	listen    string   // its address, also after a restart
 	at, ready time.Time
 	before    int // deliveries before the kill
+}
+
+// start starts the server.
+func (k *killed) start(ctx context.Context, w *workshop, o options) (at announcement, err error) {
+	if k.listen, err = chaos.FreeAddress(); err != nil {
+		return at, err
+	}
+	k.server, at, err = w.dev(ctx, o, k.listen)
+	return at, err
 }
 
 // kill kills the server with -9.
@@ -95,10 +104,15 @@ func (k *killed) kill(l *ledger, total int, p *progress) {
 	p.say("killed after %d of %d deliveries", k.before, total)
 }
 
-// restarted replaces the server by the restarted one.
-func (k *killed) restarted(again *process, p *progress) {
+// restart starts the server again, at the address that its clients know.
+func (k *killed) restart(ctx context.Context, w *workshop, o options, p *progress) error {
+	again, _, err := w.dev(ctx, o, k.listen)
+	if err != nil {
+		return fmt.Errorf("restart: %w", err)
+	}
 	k.server, k.ready = again, time.Now()
 	p.say("restarted in %.1f s", k.ready.Sub(k.at).Seconds())
+	return nil
 }
 
 // receiveSmoke registers an endpoint for the pushed ticks and starts workers for the leased ones. stop ends both.

@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	draws "math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -282,18 +280,4 @@ func clean() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "CARILLON_") || strings.HasPrefix(v, "DATABASE_URL=")
 	})
-}
-
-// freeAddress returns an address on loopback on which no process listened a moment ago. Its port is outside the range that systems use for
-// outgoing connections, because it must be free again whenever its process restarts.
-func freeAddress() (string, error) {
-	var failed error
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+draws.IntN(10_000)))
-		if err == nil {
-			return l.Addr().String(), l.Close()
-		}
-		failed = err
-	}
-	return "", failed
 }

@@ -35,10 +35,10 @@ type node struct {
 
 func (l *Lab) newNode(ctx context.Context, binary, name, role string) (n *node, err error) {
 	n = &node{lab: l, role: role, binary: binary, log: filepath.Join(l.dir, name+".log")}
-	if n.listen, err = freeAddress(); err != nil {
+	if n.listen, err = FreeAddress(); err != nil {
 		return nil, err
 	}
-	if n.metrics, err = freeAddress(); err != nil {
+	if n.metrics, err = FreeAddress(); err != nil {
 		return nil, err
 	}
 	at, err := url.Parse(l.database)
