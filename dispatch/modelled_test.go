@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"pgregory.net/rapid"
 )
 
@@ -13,7 +14,7 @@ import (
 // are those that a simple model predicts.
 func TestSchedulesAreAsTheModelSays(t *testing.T) {
 	t.Parallel()
-	c := dispatchtest.StoppedClock(t, time.Date(2090, 3, 1, 0, 0, 0, 5e8, time.UTC)) // half a second past a whole one, so that no nominal time is exactly now
+	c := postgrestest.StoppedClock(t, time.Date(2090, 3, 1, 0, 0, 0, 5e8, time.UTC)) // half a second past a whole one, so that no nominal time is exactly now
 	h := dispatchtest.NewOn(t, c.Pool)
 	h.Quota("acme", 10_000_000) // no tick waits for tokens, although the clock stands still
 	runs := 0

@@ -9,16 +9,13 @@ import (
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func TestPulledTicksComeInOrderOnceEach(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	h.Start(h.Dispatch)
-	p := dispatchtest.EverySecond()
-	p.Policy = &policy.Policy{Overlap: "allow_all"}
-	h.Put("pulled", "user/1", p)
+	h.Put("pulled", "user/1", dispatchtest.EverySecondInOrder())
 	var got []dispatchtest.Handed
 	for len(got) < 3 {
 		ticks := h.Lease("pulled", 10)
@@ -50,7 +47,7 @@ func TestPushedTicksAreSignedAndInOrder(t *testing.T) {
 	h := dispatchtest.New(t)
 	c := h.Catcher("pushed", 1, nil)
 	h.Start(h.Dispatch)
-	h.Put("pushed", "k", dispatchtest.EverySecond())
+	h.Put("pushed", "k", dispatchtest.EverySecondInOrder())
 	dispatchtest.Until(t, "three ticks were pushed", func() bool { return len(c.Caught()) >= 3 })
 	if len(c.Errs) > 0 {
 		t.Fatal(c.Errs)

@@ -60,14 +60,19 @@ func TestAStepIsDoneOnce(t *testing.T) {
 	})
 	begun := begin(h, operations.Request{Kind: "count", Params: countTo{5}})
 	id := schedulestest.OperationNumber(t, begun.ID)
+	began := schedulestest.One[time.Time](h, `SELECT clock_timestamp()`)
 	if err := h.Schedules.Operations.Run(t.Context(), id); !errors.Is(err, failing) {
 		t.Fatalf("got %v", err)
 	}
 	if got := h.Operation(begun.ID); got.Done != 2 || got.State != operations.Running || got.Error != nil {
 		t.Errorf("after the failure: %+v", got)
 	}
+	if due := schedulestest.One[time.Time](h, `SELECT due_at FROM operation`); due.Sub(began) < 500*time.Millisecond {
+		t.Errorf("its next step is due %s after the one that failed began", due.Sub(began))
+	}
+	h.Exec(`UPDATE operation SET due_at = due_at + interval '1 hour'`) // it stays undue, however long the next lines take
 	if got := h.Operate(begun.ID); got.Done != 2 {
-		t.Errorf("it was tried again at once: %+v", got)
+		t.Errorf("it was tried again before it was due: %+v", got)
 	}
 	h.Exec(`UPDATE operation SET due_at = clock_timestamp()`)
 	if got := h.Operate(begun.ID); got.State != operations.Succeeded || got.Counts["numbers"] != 5 {

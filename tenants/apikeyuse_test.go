@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -100,7 +101,11 @@ func TestUsesAreRememberedUntilTheyAreStored(t *testing.T) {
 	if n := len(d.uses.last); n != usesMax {
 		t.Errorf("%d are remembered", n)
 	}
-	if err := d.storeUses(t.Context()); err != nil || len(d.uses.last) != 0 {
+	err := d.storeUses(t.Context())
+	for errors.Is(err, context.DeadlineExceeded) { // it has five seconds for all; what it did not store, it keeps
+		err = d.storeUses(t.Context())
+	}
+	if err != nil || len(d.uses.last) != 0 {
 		t.Errorf("got %v, %d are remembered", err, len(d.uses.last))
 	}
 }

@@ -262,7 +262,7 @@ func TestPlatformTenants(t *testing.T) {
 func TestQuotasAreRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d := NewDirectory(w.pool)
+	d := patientDirectory(w.pool)
 	now := time.Now()
 	d.now = func() time.Time { return now }
 	q, err := d.Quotas(t.Context(), w.acme.ID)
@@ -295,12 +295,13 @@ func TestQuotasAreRead(t *testing.T) {
 func TestTheLastKnownQuotasHoldWhileTheDatabaseIsSilent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d := NewDirectory(w.pool)
+	d := patientDirectory(w.pool)
 	now := time.Now()
 	d.now = func() time.Time { return now }
 	if _, err := d.Quotas(t.Context(), w.acme.ID); err != nil {
 		t.Fatal(err)
 	}
+	d.patience = quotasTimeout
 	silent, err := w.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func (d *Directory) withIssuer(ctx context.Context, issuer string) (names []stri
 		return nil, err
 	}
 	err = d.lookups.run(ctx, nameRate, func() error {
-		ctx, cancel := context.WithTimeout(ctx, quotasTimeout)
+		ctx, cancel := context.WithTimeout(ctx, d.patience)
 		defer cancel()
 		rows, _ := d.db.Query(ctx, `
 			SELECT name

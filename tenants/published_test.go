@@ -43,6 +43,12 @@ func (h *keyHost) publish(status int, keys ...web.Raw) {
 	h.status, h.body = status, `{"keys":[`+strings.Join(texts, ",")+`]}`
 }
 
+// wait lets each fetch from a loopback address take a minute.
+func (p *published) wait() {
+	read := web.Outbound{Loopback: true}.Reader(time.Minute, maxKeySet)
+	p.read = func(ctx context.Context, uri string) ([]byte, error) { return read(context.WithoutCancel(ctx), uri) }
+}
+
 func TestPublishedKeysRotate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -57,8 +63,9 @@ func TestPublishedKeysRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.verifier = NewVerifier(VerifierOptions{
-		Issuer: "carillon-test", Tenants: NewDirectory(w.pool), Outbound: web.Outbound{Loopback: true}, Now: func() time.Time { return w.now },
+		Issuer: "carillon-test", Tenants: patientDirectory(w.pool), Outbound: web.Outbound{Loopback: true}, Now: func() time.Time { return w.now },
 	})
+	w.verifier.published.wait()
 	newPublic, newKey, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +124,7 @@ func TestPublishedKeysAreFetchedOnceByMany(t *testing.T) {
 	server := httptest.NewServer(host)
 	defer server.Close()
 	p := newPublished(web.Outbound{Loopback: true})
+	p.wait()
 	fit := func(keys []Key) []Key { return candidates(keys, edDSA, "k", true) }
 	given, giveUp := context.WithCancel(t.Context())
 	giveUp()

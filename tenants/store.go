@@ -198,6 +198,7 @@ const (
 type Directory struct {
 	db        postgres.DB
 	now       func() time.Time
+	patience  time.Duration // bounds the query of a tenant's quotas, and that of an issuer's tenants
 	names     nameCache
 	quotas    *lru.Cache[ID, quotasEntry]
 	keys      *lru.Cache[keyName, keyEntry]
@@ -263,7 +264,7 @@ func NewDirectory(db postgres.DB) *Directory {
 		panic(err) // only a size of zero or less is refused
 	}
 	return &Directory{
-		db: db, now: time.Now, names: nameCache{bytelru.New[string](tenantBytes, entry.bytes), absent, issuers}, quotas: quotas, keys: keys,
+		db: db, now: time.Now, patience: quotasTimeout, names: nameCache{bytelru.New[string](tenantBytes, entry.bytes), absent, issuers}, quotas: quotas, keys: keys,
 		secrets: secretCache{secrets, noSecrets}, uses: &keyUses{last: map[keyName]time.Time{}}, exchanges: exchanges, lookups: newLookupLimiter(),
 	}
 }
@@ -316,7 +317,6 @@ func (d *Directory) forget(t Tenant) {
 	d.quotas.Remove(t.ID)
 }
 
-// quotasTimeout bounds the query of a tenant's quotas.
 const quotasTimeout = time.Second
 
 // Quotas returns the quotas of a tenant, at most two seconds old. If the database does not answer, it returns the last known quotas and
@@ -327,7 +327,7 @@ func (d *Directory) Quotas(ctx context.Context, id ID) (Quotas, error) {
 	if known && now.Sub(last.at) < cacheFor {
 		return last.quotas, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, quotasTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
 	rows, _ := d.db.Query(ctx, `
 		SELECT `+columns+`

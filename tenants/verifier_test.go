@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/internal/web"
 )
@@ -85,9 +86,16 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.verifier = NewVerifier(VerifierOptions{
-		Issuer: w.minter.Name(), Keys: []Key{w.minter.Key()}, Tenants: NewDirectory(w.pool), Now: func() time.Time { return w.now },
+		Issuer: w.minter.Name(), Keys: []Key{w.minter.Key()}, Tenants: patientDirectory(w.pool), Now: func() time.Time { return w.now },
 	})
 	return w
+}
+
+// patientDirectory waits a minute for the answer of a slow database.
+func patientDirectory(db postgres.DB) *Directory {
+	d := NewDirectory(db)
+	d.patience = time.Minute
+	return d
 }
 
 // sign makes a token of acme's issuer, changed by overrides: a nil takes a member away.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
@@ -23,7 +24,7 @@ import (
 // ModelledHouse is a Carillon with a model of the schedules of one workflow.
 type ModelledHouse struct {
 	*Carillon
-	Clock    *Clock
+	Clock    *postgrestest.Clock
 	Rt       *rapid.T
 	Workflow string
 	Model    map[string]*Modelled

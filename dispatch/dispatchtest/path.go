@@ -17,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func EverySecond() schedules.Params {
@@ -24,6 +25,14 @@ func EverySecond() schedules.Params {
 		Spec:    calendar.Spec{Timezone: "Asia/Kathmandu", Intervals: []calendar.Interval{{Every: "1s"}}},
 		Payload: web.Raw(`{"a": 1.00000000000000000001}`),
 	}
+}
+
+// EverySecondInOrder hands out a tick of each second, one after the other: none is skipped because the
+// one before still runs, and none is missed because the process is late.
+func EverySecondInOrder() schedules.Params {
+	p := EverySecond()
+	p.Policy = &policy.Policy{Overlap: "buffer_all", Missed: "all"}
+	return p
 }
 
 // Handed is a tick as a worker receives it.
@@ -68,7 +77,7 @@ func (h *Carillon) Lease(workflow string, most int) []Handed {
 	return answer.Ticks
 }
 
-// CheckSequence checks the promises of every tick on the ticks of one schedule that fires each second.
+// CheckSequence checks the promises of every tick on the first ticks of a schedule of [EverySecondInOrder].
 func CheckSequence(t *testing.T, got []Handed) {
 	t.Helper()
 	for i, one := range got {

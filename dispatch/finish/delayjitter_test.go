@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -13,7 +14,7 @@ import (
 // With jitter, a run goes over its members in two legs. A tick that ends between them sets the next time all the same.
 func TestFixedDelayWithJitterGoesOnAfterASkippedTick(t *testing.T) {
 	t.Parallel()
-	c := dispatchtest.StoppedClock(t, time.Date(2090, 3, 1, 0, 0, 0, 5e8, time.UTC))
+	c := postgrestest.StoppedClock(t, time.Date(2090, 3, 1, 0, 0, 0, 5e8, time.UTC))
 	h := dispatchtest.NewOn(t, c.Pool)
 	if err := h.Dispatch.Register(t.Context()); err != nil {
 		t.Fatal(err)

@@ -123,9 +123,7 @@ func TestBufferedTickIsOfTheSequenceOnceItIsHandedOut(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	h.Start(h.Dispatch)
-	p := dispatchtest.EverySecond()
-	p.Policy = &policy.Policy{Overlap: "buffer_all"}
-	h.Put("sequence", "k", p)
+	h.Put("sequence", "k", dispatchtest.EverySecondInOrder())
 	var got []dispatchtest.Handed
 	first := h.Lease("sequence", 1)[0]
 	dispatchtest.Until(t, "two wait", func() bool { return h.Number(`SELECT buffered FROM schedule_state`) >= 2 })

@@ -15,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/once"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -26,7 +27,7 @@ import (
 // After each step of any sequence of what happens to schedules, their counters are what their ticks add up to.
 func TestCountersAgreeWithTheTicks(t *testing.T) {
 	t.Parallel()
-	c := dispatchtest.StoppedClock(t, time.Date(2090, 3, 1, 12, 0, 0, 5e8, time.UTC))
+	c := postgrestest.StoppedClock(t, time.Date(2090, 3, 1, 12, 0, 0, 5e8, time.UTC))
 	h := dispatchtest.NewOn(t, c.Pool)
 	h.Quota("acme", 10_000_000) // tokens come with the clock, which stands still
 	runs := 0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	carillon "github.com/carillonhq/carillon/sdk-go"
 	"github.com/carillonhq/carillon/sdk-go/carillontest"
 )
@@ -19,7 +20,7 @@ import (
 type world struct {
 	script
 	*dispatchtest.Carillon
-	clock  *dispatchtest.Clock
+	clock  *postgrestest.Clock
 	fake   *carillontest.Server
 	client *carillon.Client
 	at     int // the present step
@@ -30,7 +31,7 @@ type world struct {
 
 // newWorld returns both servers at the beginning of a script.
 func newWorld(t *testing.T, c script) *world {
-	clock := dispatchtest.StoppedClock(t, c.from)
+	clock := postgrestest.StoppedClock(t, c.from)
 	w := &world{script: c, Carillon: dispatchtest.NewOn(t, clock.Pool), clock: clock, fake: carillontest.Start(t)}
 	w.Config.Pause = w.Schedules.PauseFailing
 	w.Dispatch = w.Process()

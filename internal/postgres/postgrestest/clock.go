@@ -1,4 +1,4 @@
-package dispatchtest
+package postgrestest
 
 import (
 	"net/url"
@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 )
 
 // Clock is a database's clock, which stands still until it is moved: its functions hide PostgreSQL's own.
@@ -17,11 +16,11 @@ type Clock struct {
 	Now  time.Time
 }
 
-// StoppedClock is a migrated database whose clock stands at a moment. This should be far ahead: history hides old ticks by the real clock.
-func StoppedClock(t *testing.T, at time.Time) *Clock {
+// StoppedClock is a migrated database whose clock stands at a moment, for the connections of its pool. For a test that reads the history
+// of ticks it should be far ahead: history hides old ticks by the real clock.
+func StoppedClock(t testing.TB, at time.Time) *Clock {
 	t.Helper()
-	raw := postgrestest.URL(t)
-	c := &Clock{Now: at}
+	raw, c := URL(t), &Clock{Now: at}
 	open := func(url string) *pgxpool.Pool {
 		pool, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 10})
 		if err != nil {
