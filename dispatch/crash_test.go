@@ -198,7 +198,7 @@ func TestBatchedPushEndsEachTickByItself(t *testing.T) {
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"results": results})
 	})
-	spec := dispatchtest.At(5)
+	spec := dispatchtest.At(15)
 	for _, key := range []string{"a", "b", "bad"} {
 		h.Put("batched", key, schedules.Params{Spec: spec, Delivery: &policy.Delivery{MaxAttempts: new(1)}})
 	}

@@ -135,8 +135,8 @@ func TestASlotDoesNotWaitForQuotas(t *testing.T) {
 	}
 	c := h.Catcher("w", 1, nil)
 	h.Start(h.Process())
-	h.Put("w", "a", schedules.Params{Spec: dispatchtest.At(5)})
-	h.Put("w", "b", schedules.Params{Spec: dispatchtest.At(5)})
+	h.Put("w", "a", schedules.Params{Spec: dispatchtest.At(15)})
+	h.Put("w", "b", schedules.Params{Spec: dispatchtest.At(15)})
 	silent.Store(true)
 	dispatchtest.Until(t, "both are delivered", func() bool { return len(dispatchtest.KeysOf(c.Caught())) == 2 })
 }

@@ -141,6 +141,17 @@ func (c *Catcher) Hang(wait func(n int)) {
 	c.wait = wait
 }
 
+// AnswerEach makes the endpoint answer each request as its last tick says.
+func (c *Catcher) AnswerEach(answer func(one Handed, w http.ResponseWriter)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = func(n int, w http.ResponseWriter) {
+		if n > 0 {
+			answer(c.Got[n-1], w)
+		}
+	}
+}
+
 func (c *Catcher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	n, wait := c.catch(w, r, body, err)

@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -41,12 +42,13 @@ func TestExplainOverHTTP(t *testing.T) {
 		}
 	}
 	by := schedules.Changer{By: "bob"}
-	p := schedules.Params{Spec: calendar.Spec{Timezone: "Asia/Kathmandu", Cron: calendar.StringList{"0 8 * * *"}}}
+	minute := time.Now().UTC().Add(5*time.Hour + 45*time.Minute + 30*time.Minute).Minute() // the next tick comes in half an hour or later
+	p := schedules.Params{Spec: calendar.Spec{Timezone: "Asia/Kathmandu", Cron: calendar.StringList{fmt.Sprintf("%d 8 * * *", minute)}}}
 	made := h.Put("w", "k", p)
 	next := *made.NextAt
 	local := func(at time.Time) string { return at.Add(5*time.Hour + 45*time.Minute).Format("2006-01-02T15:04") }
 
-	e := want(local(next), "will_fire", "08:00 +05:45 in Asia/Kathmandu")
+	e := want(local(next), "will_fire", fmt.Sprintf("08:%02d +05:45 in Asia/Kathmandu", minute))
 	if !e.At.Equal(next) || e.Previous != nil || !e.Next.Equal(made.Upcoming[1]) || e.Tick != nil {
 		t.Errorf("got %+v", e)
 	}
@@ -77,7 +79,7 @@ func TestExplainOverHTTP(t *testing.T) {
 	if _, _, err := h.Schedules.Pause(t.Context(), h.Tenant, "w", "k", schedules.PauseParams{}, by); err != nil {
 		t.Fatal(err)
 	}
-	p.Spec.Cron = calendar.StringList{"0 9 * * *"}
+	p.Spec.Cron = calendar.StringList{fmt.Sprintf("%d 9 * * *", minute)}
 	h.Put("w", "k", p)
 	if _, _, err := h.Schedules.Resume(t.Context(), h.Tenant, "w", "k", schedules.ResumeParams{}, by); err != nil {
 		t.Fatal(err)
@@ -93,11 +95,11 @@ func TestExplainOverHTTP(t *testing.T) {
 		SELECT s.tenant_id, s.id, n.at, 0, 4, n.missed, n.at + interval '1 second', n.at + interval '2 seconds', s.shard, 1, 2, 0, 0, 0
 		FROM schedule s, (VALUES ($1::timestamptz, 0), ($2, 0), ($3, 1)) AS n (at, missed)`, ago(16), ago(4).Add(time.Hour), ago(2).Add(time.Hour))
 	want(local(ago(16)), "fired", "succeeded")
-	want(local(ago(16).Add(time.Hour)), "not_due", "08:00")
+	want(local(ago(16).Add(time.Hour)), "not_due", fmt.Sprintf("08:%02d", minute))
 	want(local(ago(13)), "paused", local(ago(15))[:10])
-	want(local(ago(13).Add(time.Hour)), "not_due") // not of the spec then
-	want(local(ago(8).Add(time.Hour)), "paused")   // by the next spec
-	want(local(ago(4)), "not_due", "09:00")        // the spec was changed since
+	want(local(ago(13).Add(time.Hour)), "not_due")                 // not of the spec then
+	want(local(ago(8).Add(time.Hour)), "paused")                   // by the next spec
+	want(local(ago(4)), "not_due", fmt.Sprintf("09:%02d", minute)) // the spec was changed since
 	want(local(ago(4).Add(time.Hour)), "fired")
 	if e := want(local(ago(3).Add(time.Hour)), "missed"); e.Tick == nil || !e.Tick.Timestamp.Equal(ago(2).Add(time.Hour)) {
 		t.Errorf("got %+v", e)

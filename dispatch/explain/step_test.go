@@ -21,8 +21,8 @@ func TestAnExplanationHasTheStepsOfTheWay(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	c := h.Open(h.Dispatch, func(g *echo.Group) { schedules.Routes(g, h.Schedules) }).Operator()
-	h.Catcher("w", 1, func(n int, w http.ResponseWriter) {
-		if n == 1 {
+	h.Catcher("w", 1, nil).AnswerEach(func(one dispatchtest.Handed, w http.ResponseWriter) {
+		if one.Attempt == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})

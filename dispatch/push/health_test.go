@@ -17,8 +17,8 @@ func TestTheHealthOfAnEndpoint(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	c := h.Open(h.Dispatch).Operator()
-	h.Catcher("w", 1, func(n int, w http.ResponseWriter) {
-		if n == 1 {
+	h.Catcher("w", 1, nil).AnswerEach(func(one dispatchtest.Handed, w http.ResponseWriter) {
+		if one.Attempt == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = w.Write([]byte("busy"))
 		}
@@ -33,8 +33,9 @@ func TestTheHealthOfAnEndpoint(t *testing.T) {
 	var got push.Health
 	dispatchtest.Until(t, "both requests are counted, and nothing is under way", func() bool {
 		got = dispatchtest.Get[push.Health](c, 200, "GET", healthPath, "")
-		return len(got.Last) == 2 && got.InFlight == 0
+		return len(got.Last) >= 2 && got.Last[0].Error == nil && got.InFlight == 0
 	})
+	again := h.TakenOver(0)
 	var succeeded, failed int64
 	for _, m := range got.Minutes {
 		succeeded, failed = succeeded+m.Succeeded, failed+m.Failed
@@ -42,7 +43,7 @@ func TestTheHealthOfAnEndpoint(t *testing.T) {
 			t.Errorf("got %+v", m)
 		}
 	}
-	if succeeded != 1 || failed != 1 {
+	if succeeded < 1 || failed < 1 || (succeeded > 1 || failed > 1 || len(got.Last) > 2) && !again {
 		t.Errorf("got %+v", got.Minutes)
 	}
 	if good, bad := got.Last[0], got.Last[1]; *good.Status != 200 || good.Error != nil || *bad.Status != 503 || *bad.Error != "the endpoint answered 503: busy" || good.TickID != tick.TickID {
@@ -52,7 +53,7 @@ func TestTheHealthOfAnEndpoint(t *testing.T) {
 		INSERT INTO endpoint_health (tenant_id, endpoint, process_id, at, breaker, open_until, queued, in_flight, minutes, last)
 		SELECT tenant_id, endpoint, 999, clock_timestamp(), 'open', clock_timestamp() + interval '1 minute', 7, 3, minutes, '[]' FROM endpoint_health`)
 	got = dispatchtest.Get[push.Health](c, 200, "GET", healthPath, "")
-	if got.Breaker != "open" || got.OpenUntil == nil || got.Queued != 7 || got.InFlight != 3 || got.Minutes[0].Succeeded+got.Minutes[0].Failed < 2 || len(got.Last) != 2 {
+	if got.Breaker != "open" || got.OpenUntil == nil || got.Queued != 7 || got.InFlight != 3 || got.Minutes[0].Succeeded+got.Minutes[0].Failed < 2 || len(got.Last) < 2 || len(got.Last) > 2 && !again {
 		t.Errorf("two processes show %+v", got)
 	}
 	h.Exec(`UPDATE endpoint_health SET at = clock_timestamp() - interval '1 minute' WHERE process_id = 999`)
@@ -60,7 +61,7 @@ func TestTheHealthOfAnEndpoint(t *testing.T) {
 		t.Errorf("a silent process counts: %+v", got)
 	}
 	h.Exec(`UPDATE endpoint_health SET at = clock_timestamp() - interval '1 hour' WHERE process_id = 999`)
-	if err := h.Dispatch.RunUpkeep(t.Context()); err != nil {
+	if _, err := h.Dispatch.Keeper.Fresh("clear health of endpoints").Some(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := h.Number(`SELECT count(*) FROM endpoint_health WHERE process_id = 999`); n != 0 {
@@ -99,7 +100,7 @@ func TestWritingHealthDoesNotReadEarlierRowsUnderAnOldSnapshot(t *testing.T) {
 	for n := range 2 {
 		h.Fire("w", 1, 1)
 		dispatchtest.Until(t, "the request is counted", func() bool {
-			return len(dispatchtest.Get[push.Health](c, 200, "GET", healthPath, "").Last) == n+1
+			return len(dispatchtest.Get[push.Health](c, 200, "GET", healthPath, "").Last) > n
 		})
 	}
 	const word = "INSERT INTO endpoint_health"

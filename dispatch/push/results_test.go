@@ -28,7 +28,7 @@ func TestWhatWasSentBeforeAChunkWasTakenBackDoesNotEndIt(t *testing.T) {
 	letGo := make(chan struct{})
 	c, came := hanging(h, "back", letGo)
 	h.Start(h.Dispatch)
-	h.Put("back", "k", schedules.Params{Spec: dispatchtest.At(5)})
+	h.Put("back", "k", schedules.Params{Spec: dispatchtest.At(15)})
 	<-came
 	h.Exec(`UPDATE chunk SET epoch = epoch + 2, opened_at = opened_at - interval '5 seconds'`)
 	close(letGo)

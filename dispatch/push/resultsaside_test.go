@@ -28,7 +28,12 @@ func pushedTo(h *dispatchtest.Carillon, n, status int) (id tenants.ID, sent *ato
 	ctx := postgres.ForTenant(h.T.Context(), int32(id))
 	gate := make(chan struct{})
 	sent = new(atomic.Int32)
-	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	var known sync.Map
+	var ticks atomic.Int32
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, again := known.LoadOrStore(r.Header.Get("Webhook-Id"), true); !again {
+			ticks.Add(1)
+		}
 		sent.Add(1)
 		<-gate
 		w.WriteHeader(status)
@@ -51,7 +56,7 @@ func pushedTo(h *dispatchtest.Carillon, n, status int) (id tenants.ID, sent *ato
 			h.T.Fatal(err)
 		}
 	}
-	dispatchtest.Until(h.T, "all are sent", func() bool { return sent.Load() == int32(n) })
+	dispatchtest.Until(h.T, "all are sent", func() bool { return ticks.Load() == int32(n) })
 	return id, sent, answer
 }
 
@@ -89,8 +94,8 @@ func TestResultsThatCannotBeWrittenHoldUpNoOtherTenant(t *testing.T) {
 			dispatchtest.Until(t, "the ticks of the other tenant have succeeded", func() bool {
 				return h.Number(`SELECT count(*) FROM tick WHERE tenant_id = $1 AND state = 2`, h.Tenant) == 20
 			})
-			if n := len(c.Caught()); n != 20 {
-				t.Errorf("%d were sent, want 20", n)
+			if sent := c.Caught(); len(sent) != 20 && !h.TakenOver(0) || len(dispatchtest.KeysOf(sent)) != 20 {
+				t.Errorf("%d were sent of %d keys, want 20", len(sent), len(dispatchtest.KeysOf(sent)))
 			}
 			if n := h.Number(`SELECT count(*) FROM tick WHERE tenant_id = $1 AND state <> 1`, id); n > 0 {
 				t.Errorf("%d results were written that could not be", n)

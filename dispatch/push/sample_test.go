@@ -19,7 +19,7 @@ func TestASampleIsTheTickThatComes(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	c := h.Open(h.Dispatch).Operator()
-	first := time.Now().UTC().Truncate(time.Second).Add(6 * time.Second)
+	first := time.Now().UTC().Truncate(time.Second).Add(15 * time.Second)
 	p := schedules.Params{
 		Spec: calendar.Spec{At: []string{first.Format(time.RFC3339), first.AddDate(0, 1, 0).Format(time.RFC3339)}}, Subject: "ann", Labels: map[string]string{"plan": "pro"}, Payload: []byte(`{"n":  1e400}`),
 	}

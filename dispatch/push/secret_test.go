@@ -240,7 +240,7 @@ func TestTicksWaitForAKeysetThatIsMissing(t *testing.T) {
 	}
 	h.Start(with(h, k))
 	dispatchtest.Until(t, "it has succeeded", func() bool { return h.Number(`SELECT count(*) FROM tick WHERE state = 2`) == 1 })
-	if got := r.Last(t).SignedBy(t, made.Secret); got != "yes" || len(r.Requests()) != 1 {
+	if got := r.Last(t).SignedBy(t, made.Secret); got != "yes" || len(r.Requests()) != 1 && !h.TakenOver(0) {
 		t.Errorf("%d requests, signed: %s", len(r.Requests()), got)
 	}
 }

@@ -57,15 +57,16 @@ func TestPushesInFlightStayWithinTheQuotas(t *testing.T) {
 	h.Start(h.Process())
 	h.Fire("one", 8, 2)
 	h.Fire("two", 8, 2)
-	dispatchtest.Until(t, "as many are in flight as may be", func() bool { return len(caught["one"].Caught())+len(caught["two"].Caught()) == 3 })
+	dispatchtest.Until(t, "as many are in flight as may be", func() bool { return len(caught["one"].Caught())+len(caught["two"].Caught()) >= 3 })
 	close(gate)
 	dispatchtest.Until(t, "all have succeeded", func() bool { return h.Number(`SELECT count(*) FROM tick WHERE state = 2`) == 16 })
-	if n := all.peak(); n != 3 {
+	if n := all.peak(); n < 3 || n > 3 && !h.TakenOver(0) {
 		t.Errorf("%d were in flight at once, want 3", n)
 	}
 	for name, g := range ends {
-		if n := g.peak(); n > 2 || len(caught[name].Caught()) != 8 {
-			t.Errorf("%s: %d in flight at once, %d pushed, want 2 and 8", name, n, len(caught[name].Caught()))
+		sent := caught[name].Caught()
+		if n := g.peak(); (n > 2 || len(sent) != 8) && !h.TakenOver(0) || len(dispatchtest.KeysOf(sent)) != 8 {
+			t.Errorf("%s: %d in flight at once, %d pushed of %d keys, want 2 and 8", name, n, len(sent), len(dispatchtest.KeysOf(sent)))
 		}
 	}
 }
@@ -116,10 +117,10 @@ func TestPushesInFlightStayWithinTheProcess(t *testing.T) {
 	h.Start(p)
 	h.Fire("one", 8, 2)
 	h.Fire("two", 8, 2)
-	dispatchtest.Until(t, "as many are in flight as may be", func() bool { return len(caught["one"].Caught())+len(caught["two"].Caught()) == 3 })
+	dispatchtest.Until(t, "as many are in flight as may be", func() bool { return len(caught["one"].Caught())+len(caught["two"].Caught()) >= 3 })
 	close(gate)
 	dispatchtest.Until(t, "all have succeeded", func() bool { return h.Number(`SELECT count(*) FROM tick WHERE state = 2`) == 16 })
-	if n := all.peak(); n != 3 {
+	if n := all.peak(); n < 3 || n > 3 && !h.TakenOver(0) {
 		t.Errorf("%d were in flight at once, want 3", n)
 	}
 }

@@ -21,11 +21,12 @@ func TestMessagesOfSweptTicksReadNoTiming(t *testing.T) {
 	h.Put("w", "c", dispatchtest.Daily(0))
 	h.Backdate(h.Tenant)
 	h.Start(d)
-	dispatchtest.Until(t, "all are delivered", func() bool { return len(c.Caught()) == 3 })
+	dispatchtest.Until(t, "all are delivered", func() bool { return len(dispatchtest.KeysOf(c.Caught())) == 3 })
+	again := h.TakenOver(0) // without what the sweep knew
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	for sql := range r.Ran {
-		if strings.Contains(sql, "c.hash, c.revision, c.tzdata") && strings.Contains(sql, "unnest") {
+		if !again && strings.Contains(sql, "c.hash, c.revision, c.tzdata") && strings.Contains(sql, "unnest") {
 			t.Errorf("the timings of cohorts were read again:\n%s", sql)
 		}
 	}

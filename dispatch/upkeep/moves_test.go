@@ -17,7 +17,7 @@ func TestMovedTickIsHandedOutAtItsNewTimeInTheSequence(t *testing.T) {
 	h.Config.Settle = h.Schedules.Settle
 	d := h.Process()
 	made := h.Put("w", "k", schedules.Params{
-		Spec:   calendar.Spec{Intervals: []calendar.Interval{{Every: "3s"}}},
+		Spec:   calendar.Spec{Intervals: []calendar.Interval{{Every: "6s"}}},
 		Policy: &policy.Policy{Overlap: "allow_all", Missed: "all"},
 	})
 	at := made.Upcoming[2]
@@ -57,7 +57,7 @@ func TestMovedTickIsHandedOutAtItsNewTimeInTheSequence(t *testing.T) {
 	dispatchtest.Until(t, "it goes on", func() bool { return len(h.History("w", "k")) > n+1 })
 	all := h.History("w", "k")
 	for i, one := range all[3:] {
-		if !one.Timestamp.Equal(made.Upcoming[3].Add(time.Duration(i) * 3 * time.Second)) {
+		if !one.Timestamp.Equal(made.Upcoming[3].Add(time.Duration(i) * 6 * time.Second)) {
 			t.Errorf("%s is not in the sequence", one.Timestamp)
 		}
 	}

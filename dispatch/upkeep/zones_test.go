@@ -3,6 +3,7 @@ package upkeep_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -15,15 +16,21 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
+// inHalfAnHour is once a day in the hour of 8, and not within the next minutes in any zone that is whole hours from UTC.
+func inHalfAnHour() string {
+	return fmt.Sprintf("%d 8 * * *", time.Now().UTC().Add(30*time.Minute).Minute())
+}
+
 // Schedules that were timed by tzdata 2025b are retimed by the one in force, where it differs, and by it alone.
 func TestANewerTZDataRetimesWhatItChanges(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	old := h.AdoptAfter2025b()
+	cron := inHalfAnHour()
 	zones := []string{"America/Vancouver", "America/Edmonton", "America/Winnipeg", "Africa/Casablanca", "America/New_York", "Europe/Berlin", "UTC"}
 	specs := map[string]calendar.Spec{}
 	for _, zone := range zones {
-		specs[zone] = calendar.Spec{Cron: calendar.StringList{"0 8 * * *"}, Timezone: zone}
+		specs[zone] = calendar.Spec{Cron: calendar.StringList{cron}, Timezone: zone}
 		h.Put("w", zone, schedules.Params{Spec: specs[zone]})
 	}
 	before := map[string]time.Time{}
