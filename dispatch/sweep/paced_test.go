@@ -45,17 +45,16 @@ func TestAHerdIsHandedOutAtTheRateOfItsWorkflow(t *testing.T) {
 	if n := h.Number(`SELECT count(DISTINCT schedule_id) FROM tick WHERE state = 1 AND missed_count = 0`); n != size+201 {
 		t.Errorf("%d schedules have a tick that was handed out, want %d", n, size+201)
 	}
-	const herd = `(SELECT t.* FROM tick t JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id WHERE s.workflow = 'herd') t`
-	// At the rate it takes 5 s, less what the bucket holds.
-	if ms := h.Number(`SELECT (extract(epoch FROM max(fired_at) - min(fired_at)) * 1000)::int FROM ` + herd); ms < 4700 {
-		t.Errorf("it took %d ms", ms)
-	}
-	if n := h.Number(`SELECT max(n) FROM (SELECT (SELECT count(*) FROM ` + herd + ` WHERE t.fired_at >= a.fired_at AND t.fired_at < a.fired_at + interval '2 seconds') AS n FROM tick a) w`); n > 2*perSecond+perSecond/10+perSecond/5 {
-		t.Errorf("%d ticks within two seconds", n)
-	}
-	// The sweep gives each chunk its turn. Chunks are then opened side by side, so that fired_at of two of them may be in another order.
+	// The sweep gives each chunk its turn. Chunks are then opened side by side, so that fired_at of two of them may be late or in another order.
 	if n := h.Number(`SELECT COALESCE(sum(ticks), 0) FROM chunk WHERE workflows = '{herd}'`); n != size {
 		t.Errorf("%d ticks were swept, want %d", n, size)
+	}
+	// At the rate it takes 5 s, less what the bucket holds, once for the first turn, which may be late, and once for the others.
+	if ms := h.Number(`SELECT (extract(epoch FROM max(swept_at) - min(swept_at)) * 1000)::int FROM chunk WHERE workflows = '{herd}'`); ms < 4700 {
+		t.Errorf("it took %d ms", ms)
+	}
+	if n := h.Number(`SELECT max(n) FROM (SELECT (SELECT sum(ticks) FROM chunk b WHERE b.workflows = '{herd}' AND b.swept_at >= a.swept_at AND b.swept_at < a.swept_at + interval '2 seconds') AS n FROM chunk a) w`); n > 2*perSecond+perSecond/10+perSecond/5 {
+		t.Errorf("%d ticks within two seconds", n)
 	}
 	if n := h.Number(`SELECT COALESCE(sum(ticks), 0) FROM (SELECT ticks, swept_at, max(swept_at) OVER (ORDER BY nominal_at RANGE BETWEEN UNBOUNDED PRECEDING AND interval '10 seconds' PRECEDING) AS earlier FROM chunk WHERE workflows = '{herd}') o WHERE swept_at < earlier`); n > 0 {
 		t.Errorf("%d ticks were swept before ticks that were due ten seconds earlier", n)
@@ -102,8 +101,8 @@ func TestARateThatIsChangedCountsForWhatWaits(t *testing.T) {
 func TestAHoldAndAHaltStopWhatWaitsForARate(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
-	const size = 300
-	rated(h, "herd", 100)
+	const size = 2000 // it would take minutes: some are left at the hold and at the halt, though both may be late
+	rated(h, "herd", 10)
 	h.Put("herd", "first", dispatchtest.Daily(0))
 	h.Herd("herd", "first", size-1)
 	h.Backdate(h.Tenant)
@@ -126,7 +125,11 @@ func TestAHoldAndAHaltStopWhatWaitsForARate(t *testing.T) {
 	op := h.Open(h.Dispatch).Operator()
 	op.Do("POST", "/v1/admin/halt", `{"note": "stop"}`)
 	dispatchtest.Until(t, "all is opened", func() bool { return len(h.Chunks()) == 0 })
+	if ticks() >= size {
+		t.Fatal("nothing is left to halt")
+	}
 	op.Do("POST", "/v1/admin/continue", `{}`)
+	rated(h, "herd", 0)
 	dispatchtest.Until(t, "all have a tick", func() bool { return ticks() >= size })
 	if n := h.Number(`SELECT count(DISTINCT schedule_id) FROM tick`); n != size || ticks() != size {
 		t.Errorf("%d schedules have %d ticks", n, ticks())
@@ -141,24 +144,25 @@ func TestATriggerIsNeverDelayedByARate(t *testing.T) {
 	h.Put("w", "k", dispatchtest.Rarely("allow_all"))
 	h.Put("w", "timed", dispatchtest.Daily(0))
 	h.Start(h.Dispatch)
-	for range 5 {
+	const n = 15
+	for range n {
 		if _, _, err := h.Dispatch.Control.Trigger(t.Context(), h.Tenant, "w", "k", control.TriggerParams{}, once.Request{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	began := time.Now()
-	for n := 0; n < 5; {
-		n += len(h.Lease("w", 5))
+	for leased := 0; leased < n; {
+		leased += len(h.Lease("w", n))
 	}
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("five manual ticks took %s", took)
+	if took := time.Since(began); took > 10*time.Second { // at the rate it takes 14 s
+		t.Errorf("%d manual ticks took %s", n, took)
 	}
-	if err := h.Dispatch.SettleDebts(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	dispatchtest.Until(t, "the process has charged them", func() bool {
+		return h.Number(`SELECT count(*) FROM rate_allowance WHERE kind = 'workflow' AND name = 'w' AND tokens = -$1::int`, n) == 1
+	})
 	h.Backdate(h.Tenant)
 	h.Lease("w", 1)
-	if ms := h.Number(`SELECT (extract(epoch FROM max(fired_at) FILTER (WHERE cause <> 1) - max(fired_at) FILTER (WHERE cause = 1)) * 1000)::int FROM tick`); ms < 3000 {
-		t.Errorf("the next timed tick came %d ms after five manual ones", ms)
+	if ms := h.Number(`SELECT (extract(epoch FROM max(fired_at) FILTER (WHERE cause <> 1) - max(fired_at) FILTER (WHERE cause = 1)) * 1000)::int FROM tick`); ms < 1000*(n-2) {
+		t.Errorf("the next timed tick came %d ms after %d manual ones", ms, n)
 	}
 }

@@ -52,8 +52,8 @@ func TestADebtOfATenantThatIsGoneIsForgotten(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	h.Quota("acme", 10)
-	h.Dispatch.Owe(h.Tenant, 100)
-	h.Dispatch.Owe(1_000_000, 100)
+	h.Dispatch.Owe(h.Tenant, 500)
+	h.Dispatch.Owe(1_000_000, 500)
 	if err := h.Dispatch.SettleDebts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
