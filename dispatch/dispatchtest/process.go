@@ -230,6 +230,12 @@ func (d *Process) Look(ctx context.Context) (due []int16, err error) {
 	if err := d.rejoin(ctx); err != nil {
 		return nil, err
 	}
+	for len(d.Member.Shards()) == 0 { // it took so long to join that it did not count itself as living
+		if err := d.Member.Register(ctx); err != nil {
+			return nil, err
+		}
+		d.Member.LiveUntil(time.Now().Add(time.Hour))
+	}
 	found := make(chan int16, cohorts.Shards)
 	_, err = d.Sweeper.Look(ctx, sweep.NewShardSet(), found)
 	close(found)
