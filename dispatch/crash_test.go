@@ -64,6 +64,7 @@ func TestProcessStartedInTheSamePlaceBuriesTheDead(t *testing.T) {
 	}
 	h.Exec(`INSERT INTO process (name, place, pid, sweeps, dispatches) SELECT 'dead', place, $1, true, true FROM process`, ended.Process.Pid)
 	h.Exec(`INSERT INTO process (name, place, pid, sweeps, dispatches) VALUES ('elsewhere', 'another', $1, true, true)`, ended.Process.Pid)
+	h.Exec(`UPDATE process SET beat_at = beat_at + interval '1 hour'`) // none of them is silent for too long before the end
 	if err := h.Process().Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -356,8 +357,7 @@ func TestChunkWhoseOpeningWasCutOffIsSent(t *testing.T) {
 		return h.Number(`SELECT count(*) FROM chunk WHERE done_at IS NOT NULL`) == 1 && len(c.Caught()) == 1
 	})
 	// As if the opening had been committed, and its process had never learnt of it.
-	h.Exec(`UPDATE chunk SET done_at = NULL, opened_at = opened_at - interval '5 seconds'`)
-	h.Exec(`UPDATE tick SET state = 1, ended_at = NULL`)
+	h.Exec(`WITH t AS (UPDATE tick SET state = 1, ended_at = NULL) UPDATE chunk SET done_at = NULL, opened_at = opened_at - interval '5 seconds'`)
 	dispatchtest.Until(t, "it was sent", func() bool { return len(c.Caught()) == 2 })
 	dispatchtest.Until(t, "its chunk is done", func() bool { return h.Number(`SELECT count(*) FROM chunk WHERE done_at IS NULL`) == 0 })
 }

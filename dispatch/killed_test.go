@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,11 +60,21 @@ func TestTheSeriesOfAKilledProcessAreWhole(t *testing.T) {
 	}
 }
 
+// exported reports whether a collector has spans of all these names.
+func exported(collector *tracetest.Collector, names ...string) bool {
+	have := map[string]bool{}
+	for _, span := range collector.Spans() {
+		have[span.Name] = true
+	}
+	return !slices.ContainsFunc(names, func(name string) bool { return !have[name] })
+}
+
 // A tick that another process takes over continues the trace of its sweep: its endpoint is sent the same traceparent again.
 func TestATickThatIsTakenOverKeepsItsTrace(t *testing.T) {
 	h := dispatchtest.New(t)
 	collector := tracetest.New(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100") // ms
 	process := func(name string) (*dispatchtest.Process, *trace.Tracer) {
 		traces, err := trace.New(t.Context(), trace.Options{Process: name, Version: "v1", IDs: h.Config.IDs, Log: h.Config.Log})
 		if err != nil {
@@ -93,6 +104,7 @@ func TestATickThatIsTakenOverKeepsItsTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	dispatchtest.Until(t, "it has succeeded", func() bool { return h.History("hung", "k")[0].State == "succeeded" })
+	dispatchtest.Until(t, "the spans are exported", func() bool { return exported(collector, "sweep", "open", "tick", "push", "finish") }) // Close may leave some out
 	if err := heir.Stop(context.Background()); err != nil {
 		t.Error(err)
 	}

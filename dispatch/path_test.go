@@ -3,9 +3,7 @@ package dispatch_test
 import (
 	"net/http"
 	"testing"
-	"time"
 
-	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/web"
@@ -82,7 +80,7 @@ func TestFailedPushIsTriedAgainWithTheSameTick(t *testing.T) {
 	})
 	h.Start(h.Dispatch)
 	p := dispatchtest.EverySecond()
-	p.Spec = calendar.Spec{At: []string{time.Now().UTC().Add(2 * time.Second).Format("2006-01-02T15:04:05")}}
+	p.Spec = dispatchtest.At(5)
 	h.Put("flaky", "k", p)
 	dispatchtest.Until(t, "it was pushed twice", func() bool { return len(c.Caught()) == 2 })
 	got := c.Caught()

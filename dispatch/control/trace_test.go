@@ -4,9 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -61,7 +59,7 @@ func TestATimedTickHasATraceOfItsOwn(t *testing.T) {
 	c := h.Open(h.Dispatch).Operator()
 	hook := h.Catcher("w", 1, func(_ int, w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) })
 	p := dispatchtest.EverySecond()
-	p.Spec = calendar.Spec{At: []string{time.Now().UTC().Add(2 * time.Second).Format("2006-01-02T15:04:05")}}
+	p.Spec = dispatchtest.At(5)
 	p.Delivery = &policy.Delivery{MaxAttempts: new(2)}
 	h.Put("w", "k", p)
 	h.Start(h.Dispatch)
