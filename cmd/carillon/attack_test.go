@@ -124,6 +124,9 @@ func (s whole) ask(t *testing.T, client *http.Client, token, method, path string
 	} else {
 		got, err = io.ReadAll(resp.Body)
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return answer{}, false
+	}
 	if err != nil {
 		t.Errorf("%s %s: %v", method, path, err)
 		return answer{}, false

@@ -135,7 +135,7 @@ var unsteady = []struct {
 }{
 	{regexp.MustCompile(`\b(tick|sch|op)_[a-z0-9]{20,}`), "${1}_…"},
 	{regexp.MustCompile(`request [A-Z0-9]{26}`), "request …"},
-	{regexp.MustCompile(`[0-9.]+ ms late`), "… ms late"},
+	{regexp.MustCompile(`fired, (on time|([0-9.]+ ms|([0-9]+[smhdy])+) late)`), "fired, … ms late"},
 	{regexp.MustCompile(`(?m)^09:\d\d:\d\d\.\d{3} UTC`), "09:00:….… UTC"},
 	{regexp.MustCompile(`whsec_[A-Za-z0-9+/=]+`), "whsec_…"},
 	{regexp.MustCompile(`09:0\d(:\d\d)?\b`), "09:…"},

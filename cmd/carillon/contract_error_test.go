@@ -182,7 +182,7 @@ func TestASlowBodyIsRefused(t *testing.T) {
 	t.Parallel()
 	s := serveHouse(t)
 	server := httptest.NewUnstartedServer(s.router)
-	server.Config.ReadTimeout = 500 * time.Millisecond
+	server.Config.ReadTimeout, server.Config.ReadHeaderTimeout = 500*time.Millisecond, time.Minute // the head may be late
 	server.Start()
 	t.Cleanup(server.Close)
 	body, sender := io.Pipe()
@@ -252,24 +252,6 @@ func TestAScheduleThatOthersKeepChanging(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	blocked := func(sql string) { // until a session waits in such a statement
-		t.Helper()
-		for deadline := time.Now().Add(inTime); ; {
-			var waits bool
-			err := s.pool.QueryRow(t.Context(), `
-				SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1)`, sql).Scan(&waits)
-			if err != nil || waits {
-				if err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("nobody waits in %s", sql)
-			}
-			<-time.After(2 * time.Millisecond)
-		}
-	}
 	const anew = `
 		DO $$
 		DECLARE
@@ -287,8 +269,7 @@ func TestAScheduleThatOthersKeepChanging(t *testing.T) {
 	go func() {
 		answered <- s.expect(t, client, admin, "POST", path+"/pause", `{"note": "x"}`, 503, "busy")
 	}()
-	for {
-		blocked("%FOR UPDATE%")
+	for ended := s.blocked(t, "%FOR UPDATE%", nil); !ended; {
 		// We request the shard's lock while the change waits, and get it when the change gives up for the first time.
 		gate := begin()
 		asked := make(chan error, 1)
@@ -297,7 +278,7 @@ func TestAScheduleThatOthersKeepChanging(t *testing.T) {
 			cohorts.LockShard(&b, shard)
 			asked <- gate.SendBatch(t.Context(), &b).Close()
 		}()
-		blocked("%pg_advisory_xact_lock($1, $2)%")
+		s.blocked(t, "%pg_advisory_xact_lock($1, $2)%", nil)
 		exec(changer, anew)
 		if err := changer.Commit(t.Context()); err != nil {
 			t.Fatal(err)
@@ -310,10 +291,30 @@ func TestAScheduleThatOthersKeepChanging(t *testing.T) {
 		if err := gate.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		ended = s.blocked(t, "%FOR UPDATE%", answered) // otherwise it has tried again and waits
+	}
+}
+
+// blocked waits until a session waits for a lock in such a statement. It reports true if the answer came instead.
+func (s whole) blocked(t *testing.T, sql string, answered <-chan map[string]any) bool {
+	t.Helper()
+	for deadline := time.Now().Add(inTime); ; {
+		var waits bool
+		err := s.pool.QueryRow(t.Context(), `
+			SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1)`, sql).Scan(&waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waits {
+			return false
+		}
 		select {
 		case <-answered:
-			return
-		case <-time.After(100 * time.Millisecond): // it has tried again and waits
+			return true
+		case <-time.After(2 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("nobody waits in %s", sql)
 		}
 	}
 }

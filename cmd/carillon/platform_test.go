@@ -33,11 +33,12 @@ func TestThePlatformIsShown(t *testing.T) {
 	}
 
 	var v platform.Overview
-	read("/v1/platform/overview", &v)
-	if len(v.Processes) != 1 {
-		t.Fatalf("got %+v", v.Processes)
-	}
-	if p := v.Processes[0]; p.Name != processName() || !slices.Equal(p.Roles, []string{"api", "sweep", "dispatch"}) || p.Version != thisEdition().Version || p.Shards != 64 || p.BeatAgeMS >= 5000 {
+	until(t, "one process is shown, whose last heartbeat is young", func() bool {
+		v = platform.Overview{}
+		read("/v1/platform/overview", &v)
+		return len(v.Processes) == 1 && v.Processes[0].BeatAgeMS < 5000
+	})
+	if p := v.Processes[0]; p.Name != processName() || !slices.Equal(p.Roles, []string{"api", "sweep", "dispatch"}) || p.Version != thisEdition().Version || p.Shards != 64 {
 		t.Errorf("got %+v", p)
 	}
 	if want := (platform.Tenants{Active: 2, Suspended: 1}); v.Tenants != want || len(v.Queues) != 4 || v.BrokenPromises != 0 {

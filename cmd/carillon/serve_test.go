@@ -124,7 +124,8 @@ func TestServeDrains(t *testing.T) {
 	}
 	s.stop()
 	for status := 0; status != http.StatusServiceUnavailable; { // the change is made at once, but in another goroutine
-		status, _ = call(t, http.MethodGet, "http://"+s.Listen+"/readyz", "", "")
+		answer, _ := callOnce(t, http.MethodGet, "http://"+s.Listen+"/readyz", "", "")
+		status = answer.StatusCode
 	}
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/v1/workflows": http.StatusUnauthorized} {
 		if status, body := call(t, http.MethodGet, "http://"+s.Listen+path, "", ""); status != want {

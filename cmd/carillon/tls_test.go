@@ -45,11 +45,15 @@ func TestServeSpeaksTLS(t *testing.T) {
 		"CARILLON_CLEAR_SECRETS": "true",
 		"CARILLON_ISSUER_KEY":    "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
 	}, "--tls-cert", certFile, "--tls-key", keyFile)
-	answer, err := client.Get("https://" + s.Listen + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
+	var answer *http.Response
+	until(t, "it is ready", func() bool {
+		var err error
+		if answer, err = client.Get("https://" + s.Listen + "/readyz"); err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		return answer.StatusCode != http.StatusServiceUnavailable
+	})
 	if answer.StatusCode != http.StatusOK || answer.TLS == nil || answer.Proto != "HTTP/1.1" {
 		t.Errorf("got %s %d, %v", answer.Proto, answer.StatusCode, answer.TLS)
 	}
