@@ -26,9 +26,7 @@ func provokeRetention(h *dispatchtest.Carillon) {
 	h.Config.Quotas = dispatchtest.Quotas
 	now := time.Now()
 	for _, at := range []time.Time{now.AddDate(0, 0, -9), now.AddDate(-2, 0, 0)} {
-		if err := d.EnsurePartitions(h.T.Context(), at); err != nil {
-			h.T.Fatal(err)
-		}
+		h.MakeDaysBy(d, at)
 	}
 	// A table with so few rows may be read whole, which is no more than a statement may read.
 	const day = `date_trunc('day', now(), 'UTC') - interval '9 days' + n * interval '1 second'`
@@ -46,7 +44,7 @@ func provokeRetention(h *dispatchtest.Carillon) {
 	}
 	dispatchtest.Until(h.T, "the old days are dropped", func() bool { // a busy machine may take long for a lock that is free
 		h.Exec(`UPDATE partition_attempt SET next_at = now()`)
-		if err := d.RetainDays(h.T.Context(), now); err != nil {
+		if err := d.RetainDays(h.T.Context(), now); err != nil && !dispatchtest.HeldTooLong(err) {
 			h.T.Fatal(err)
 		}
 		return h.Number(`SELECT count(*) FROM pg_class WHERE relname = 'tick_' || to_char(now() - interval '2 years', 'YYYYMMDD')`) == 0

@@ -118,9 +118,7 @@ func (h *Carillon) Others() {
 	h.T.Helper()
 	ctx := h.T.Context()
 	began := time.Now()
-	if err := h.Dispatch.EnsurePartitions(ctx, time.Now()); err != nil {
-		h.T.Fatal(err)
-	}
+	h.MakeDays(began)
 	laying, err := postgres.Open(ctx, h.Pool.Config().ConnString(), postgres.Options{MaxConns: 1, StatementTimeout: 5 * time.Minute})
 	if err != nil {
 		h.T.Fatal(err)

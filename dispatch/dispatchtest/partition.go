@@ -14,9 +14,15 @@ import (
 // while a statement takes longer than it may hold its locks.
 func (h *Carillon) MakeDays(now time.Time) {
 	h.T.Helper()
+	h.MakeDaysBy(h.Dispatch, now)
+}
+
+// MakeDaysBy is MakeDays by another process.
+func (h *Carillon) MakeDaysBy(d *Process, now time.Time) {
+	h.T.Helper()
 	Until(h.T, "the days have their partitions", func() bool {
 		h.Exec(`UPDATE partition_attempt SET next_at = '-infinity'`)
-		err := h.Dispatch.EnsurePartitions(h.T.Context(), now)
+		err := d.EnsurePartitions(h.T.Context(), now)
 		if err != nil && !HeldTooLong(err) {
 			h.T.Fatal(err)
 		}
