@@ -44,7 +44,7 @@ func TestLeaseTokensThatDeceive(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
 	token := s.mint(t, "acme", tenants.TenantScopes()...)
-	s.expect(t, client, token, "PUT", "/v1/workflows/w/schedules/k", `{"spec": {"cron": "0 8 1 1 *"}, "policy": {"overlap": "allow_all"}}`, 201, "")
+	s.expect(t, client, token, "PUT", "/v1/workflows/w/schedules/k", `{"spec": {"cron": "0 8 1 1 *"}, "policy": {"overlap": "allow_all"}, "delivery": {"timeout": "10m"}}`, 201, "")
 	var ids, tokens []string
 	for range 2 {
 		s.expect(t, client, token, "POST", "/v1/workflows/w/schedules/k/trigger", `{}`, 202, "")

@@ -211,7 +211,7 @@ func (s whole) settle(t *testing.T, client *http.Client, all []attacked) belongi
 		put("/v1/endpoints/mine-hook"+n, `{"url": "https://hook.example.com/", "state": "held"}`)
 		put("/v1/workflows/mine-w"+n, `{}`)
 		put("/v1/subjects/mine-k"+n, `{"timezone": "Europe/Berlin"}`)
-		schedule = put("/v1/workflows/mine-w/schedules/mine-k"+n, `{"spec": {"cron": "0 8 1 1 *", "timezone": "@subject", "exclude": {"named": ["mine-days"]}}, "policy": {"overlap": "allow_all"}}`)
+		schedule = put("/v1/workflows/mine-w/schedules/mine-k"+n, `{"spec": {"cron": "0 8 1 1 *", "timezone": "@subject", "exclude": {"named": ["mine-days"]}}, "policy": {"overlap": "allow_all"}, "delivery": {"timeout": "10m"}}`)
 		key = s.expect(t, client, token, "POST", "/v1/admin/api-keys", fmt.Sprintf(`{"name": "mine%s", "scopes": ["schedules:read"]}`, n), 201, "")
 		op = s.expect(t, client, token, "POST", "/v1/schedules/actions", `{"action": "retime", "filter": {"workflow": "mine-none"}}`, 202, "")
 	}
