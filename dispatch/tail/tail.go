@@ -90,6 +90,16 @@ func (t *Tail) Watch(payload string) {
 	}
 }
 
+// Watched returns how many filters of a tenant's clients this process knows. It serves tests.
+func (t *Tail) Watched(tenant tenants.ID) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w := t.watches[tenant]; w != nil {
+		return len(w.filters)
+	}
+	return 0
+}
+
 // watch notes that somebody follows.
 func (t *Tail) watch(a announcement) {
 	t.mu.Lock()
