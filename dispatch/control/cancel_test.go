@@ -98,7 +98,7 @@ func TestCancelOfAPushIsKnownWhenItReturns(t *testing.T) {
 		<-release
 	})
 	h.Start(h.Dispatch)
-	h.Put("pushed", "k", schedules.Params{Spec: dispatchtest.At(5)})
+	h.Put("pushed", "k", schedules.Params{Spec: dispatchtest.At(15)})
 	<-began
 	one := h.History("pushed", "k")[0]
 	got, err := h.Dispatch.Control.Cancel(t.Context(), h.Tenant, one.TickID)

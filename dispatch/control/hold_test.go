@@ -95,17 +95,18 @@ func TestRetriesGoOnWhileAWorkflowIsHeld(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	c := h.Open(h.Dispatch, func(g *echo.Group) { schedules.Routes(g, h.Schedules) }).Operator()
-	catcher := h.Catcher("w", 1, func(n int, w http.ResponseWriter) {
-		if n == 1 {
+	var catcher *dispatchtest.Catcher
+	catcher = h.Catcher("w", 1, func(n int, w http.ResponseWriter) {
+		if one := catcher.Got[n-1]; one.Key == "first" && one.Attempt == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
 	h.Put("w", "first", dispatchtest.Rarely("skip"))
 	h.Start(h.Dispatch)
 	first := dispatchtest.Get[history.Tick](c, 202, "POST", "/v1/workflows/w/schedules/first/trigger", "")
-	dispatchtest.Until(t, "the first attempt fails", func() bool { return len(catcher.Caught()) >= 1 })
+	dispatchtest.Until(t, "the first attempt fails", func() bool { return h.Number(`SELECT count(*) FROM attempt`) == 1 })
 	dispatchtest.Get[schedules.Workflow](c, 200, "POST", holdPath, "")
-	h.Put("w", "second", schedules.Params{Spec: calendar.Spec{At: []string{time.Now().Add(3 * time.Second).UTC().Format(time.RFC3339)}}})
+	h.Put("w", "second", schedules.Params{Spec: dispatchtest.At(15)})
 	dispatchtest.Until(t, "the retry succeeds", func() bool {
 		return dispatchtest.Get[history.Tick](c, 200, "GET", "/v1/ticks/"+first.TickID, "").State == "succeeded"
 	})
@@ -119,8 +120,7 @@ func TestRetriesGoOnWhileAWorkflowIsHeld(t *testing.T) {
 	}
 	dispatchtest.Get[schedules.Workflow](c, 200, "POST", releasePath, "")
 	dispatchtest.Until(t, "the second tick is sent", func() bool {
-		all := catcher.Caught()
-		return all[len(all)-1].Key == "second"
+		return dispatchtest.KeysOf(catcher.Caught())["second"]
 	})
 }
 

@@ -18,7 +18,7 @@ func TestATriggerForLaterFiresOnceAtItsTime(t *testing.T) {
 	h := dispatchtest.New(t)
 	c := h.Open(h.Dispatch).Operator()
 	h.Put("w", "k", dispatchtest.Rarely("skip"))
-	made := dispatchtest.Get[history.Tick](c, 202, "POST", dispatchtest.Trigger, `{"in": "9s", "payload": {"n": 1e400}}`)
+	made := dispatchtest.Get[history.Tick](c, 202, "POST", dispatchtest.Trigger, `{"in": "20s", "payload": {"n": 1e400}}`)
 	if made.State != "scheduled" || made.DueAt == nil || !made.DueAt.Equal(made.Timestamp) || made.Cause != "manual" || made.EndedAt != nil {
 		t.Fatalf("got %+v", made)
 	}
@@ -90,7 +90,7 @@ func TestATriggerForLaterIsDecidedAtItsTime(t *testing.T) {
 	c.Refused(409, "tick_ended", "", "POST", cancelled+"/cancel", "")
 
 	// Paused at its time.
-	paused := later(`{"in": "5s"}`)
+	paused := later(`{"in": "15s"}`)
 	if _, _, err := h.Schedules.Pause(t.Context(), h.Tenant, "w", "k", schedules.PauseParams{}, schedules.Changer{By: "t"}); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestATriggerForLaterIsDecidedAtItsTime(t *testing.T) {
 	}
 
 	// Halted at its time.
-	halted := later(`{"in": "5s"}`)
+	halted := later(`{"in": "15s"}`)
 	c.Do("POST", "/v1/admin/halt", "")
 	state(halted, "skipped", "paused")
 	c.Do("POST", "/v1/admin/continue", "")

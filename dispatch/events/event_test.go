@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/dispatch/events"
 	"github.com/carillonhq/carillon/dispatch/history"
@@ -91,10 +90,10 @@ func TestEventsAreSentUntilTheyAreTaken(t *testing.T) {
 	}
 	dispatchtest.Until(t, "it was sent", func() bool { return len(r.Requests()) > 0 })
 	first.Kill()
+	sent := len(r.Requests())
 	r.Answers(204, "")
 	h.Exec(`UPDATE event SET due_at = clock_timestamp()`) // its sender has been silent for long enough
 	h.Start(h.Process())
-	sent := len(r.Requests())
 	dispatchtest.Until(t, "it was sent again", func() bool { return len(r.Requests()) > sent })
 	dispatchtest.Until(t, "it was taken", func() bool { return h.Number(`SELECT count(*) FROM event`) == 0 })
 	if all := h.Told(r, secret); len(all) != 1 || string(all[0].Data) != `{"limit":10,"quota":"schedules","used":9}` {
@@ -165,7 +164,7 @@ func TestWhatATenantIsToldOf(t *testing.T) {
 	failing.Policy = &policy.Policy{PauseAfterFailures: new(1)}
 	failing.Delivery = &policy.Delivery{MaxAttempts: new(1)}
 	h.Put("failing", "k", failing)
-	h.Put("gone", "k", schedules.Params{Spec: dispatchtest.At(5)})
+	h.Put("gone", "k", schedules.Params{Spec: dispatchtest.At(15)})
 	broken := h.Put("broken", "k", dispatchtest.Rarely("skip"))
 	h.Exec(`UPDATE schedule SET status = 'quarantined', cohort_id = NULL WHERE workflow = 'broken'`)
 	var got map[string]events.Event
@@ -265,9 +264,9 @@ func TestEndsOfSchedulesAndOperationsAreTold(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	r, secret := h.Listener(tenants.ScheduleCompleted, tenants.OperationEnded)
-	at := time.Now().Add(4 * time.Second).UTC().Format(time.RFC3339)
+	soon := dispatchtest.At(15)
 	for _, key := range []string{"a", "b"} {
-		h.Put("w", key, schedules.Params{Spec: calendar.Spec{At: []string{at}}})
+		h.Put("w", key, schedules.Params{Spec: soon})
 	}
 	h.Put("w", "goes on", dispatchtest.Rarely("skip"))
 	h.Start(h.Dispatch)

@@ -31,6 +31,11 @@ func next(h *dispatchtest.Carillon, workflow, key string) *time.Time {
 	return s.NextAt
 }
 
+// intervalAfter returns the time of the tick that follows the end of another by an interval: rounded up.
+func intervalAfter(ended time.Time, every time.Duration) time.Time {
+	return ended.Add(every + time.Second - time.Nanosecond).Truncate(time.Second)
+}
+
 // wantAfter checks that the next tick of a schedule comes one interval (every) after the end of its last timed tick, rounded up.
 func wantAfter(h *dispatchtest.Carillon, workflow, key string, every time.Duration) {
 	h.T.Helper()
@@ -43,7 +48,7 @@ func wantAfter(h *dispatchtest.Carillon, workflow, key string, every time.Durati
 	if ended == nil {
 		h.T.Fatalf("%s: it has not ended", key)
 	}
-	want := ended.Add(every + time.Second - time.Nanosecond).Truncate(time.Second)
+	want := intervalAfter(*ended, every)
 	if next := next(h, workflow, key); next == nil || !next.Equal(want) {
 		h.T.Errorf("%s: next at %v, want %s, %s after %s", key, next, want, every, ended)
 	}
@@ -55,7 +60,7 @@ func TestFixedDelayFollowsTheEndOfItsTick(t *testing.T) {
 	h.Start(h.Dispatch)
 	h.Put("delayed", "k", dispatchtest.Delay("1s"))
 	var last dispatchtest.Handed
-	for i := range 3 {
+	for i := range 4 {
 		one := h.Lease("delayed", 10)
 		if len(one) != 1 || len(one[0].Upcoming) != 0 {
 			t.Fatalf("got %+v", one)
@@ -69,9 +74,13 @@ func TestFixedDelayFollowsTheEndOfItsTick(t *testing.T) {
 		if i > 0 && (one[0].LastTimestamp == nil || !one[0].LastTimestamp.Equal(last.Timestamp) || *one[0].Occurrence != int64(i+1)) {
 			t.Errorf("tick %d: got %+v after %+v", i, one[0], last)
 		}
+		if i > 0 {
+			if ended := h.History("delayed", "k")[i-1].EndedAt; !one[0].Timestamp.Equal(intervalAfter(*ended, time.Second)) {
+				t.Errorf("tick %d is of %s, and the one before ended at %s", i, one[0].Timestamp, ended)
+			}
+		}
 		last = one[0]
 		h.End(last, "complete", false)
-		wantAfter(h, "delayed", "k", time.Second)
 	}
 }
 

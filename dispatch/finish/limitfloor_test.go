@@ -44,6 +44,9 @@ func TestLimitsDoNotReadEarlierSlotsUnderAnOldSnapshot(t *testing.T) {
 	before := h.Entries(r, words...)
 	fire(15)
 	dispatchtest.Grown(t, before, h.Entries(r, words...))
+	if err := d.Stop(t.Context()); err != nil { // what it runs from now on would be recorded over the changes
+		t.Fatal(err)
+	}
 	for i, word := range words {
 		r.FromLowEnd(word, []int{2, 6, 3}[i])
 	}

@@ -75,38 +75,48 @@ func TestCancelOtherStopsTheRunningOneForTheNewest(t *testing.T) {
 // deadlock, PostgreSQL ends one of them. If that is a client's trigger, it is tried again, and the client gets no error.
 func TestATriggerThatLosesADeadlockTriesAgain(t *testing.T) {
 	t.Parallel()
-	h, ctx := dispatchtest.Overlapping(t, "cancel_other"), t.Context()
+	h := dispatchtest.Overlapping(t, "cancel_other")
 	h.Trigger()
 	h.Lease("overlap", 1)
+	for triggerLosesADeadlock(h) { // the machine was too slow for a trigger
+	}
+	h.WantStates("running superseded", "scheduled")
+}
+
+// triggerLosesADeadlock triggers the schedule while a transaction deadlocks with that, and tells whether the trigger took too long.
+func triggerLosesADeadlock(h *dispatchtest.Carillon) (again bool) {
+	h.T.Helper()
+	ctx := h.T.Context()
 	tx, err := h.Pool.Begin(ctx)
 	if err != nil {
-		t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(ctx) }()                                                                     // it may be over
 	if _, err := tx.Exec(ctx, `SET LOCAL deadlock_timeout = '5min'; SELECT FROM tick FOR UPDATE`); err != nil { // the other transaction detects the deadlock first, and is ended
-		t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	triggered := make(chan error, 1)
 	go func() {
 		_, _, err := h.Dispatch.Control.Trigger(ctx, h.Tenant, "overlap", "k", control.TriggerParams{}, once.Request{})
 		triggered <- err
 	}()
-	dispatchtest.Until(t, "the trigger waits for the tick", func() bool {
-		return h.Number(`
+	dispatchtest.Until(h.T, "the trigger waits for the tick", func() bool {
+		return len(triggered) > 0 || h.Number(`
 			SELECT count(*)
 			FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%UPDATE tick%'`) > 0
 	})
 	if _, err := tx.Exec(ctx, `SELECT FROM schedule_state FOR UPDATE`); err != nil {
-		t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
+		h.T.Fatal(err)
 	}
-	if err := <-triggered; err != nil {
-		t.Fatal(err)
+	err = <-triggered
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		h.T.Fatal(err)
 	}
-	h.WantStates("running superseded", "scheduled")
+	return err != nil
 }
 
 func TestCancelOtherNeedsNoWorkerToHaveStarted(t *testing.T) {

@@ -126,7 +126,7 @@ func TestALeaseEndsWithTheTimeoutOfItsWorkflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Start(h.Dispatch)
-	h.Put("bounded", "k", schedules.Params{Spec: dispatchtest.At(5)})
+	h.Put("bounded", "k", schedules.Params{Spec: dispatchtest.At(15)})
 	one := h.Lease("bounded", 1)[0]
 	if seconds := h.Number(`SELECT extract(epoch FROM until_at - leased_at)::int FROM lease`); seconds != 20 {
 		t.Errorf("the lease lasts %d s, want 20", seconds)
