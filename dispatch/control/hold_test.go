@@ -95,9 +95,9 @@ func TestRetriesGoOnWhileAWorkflowIsHeld(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	c := h.Open(h.Dispatch, func(g *echo.Group) { schedules.Routes(g, h.Schedules) }).Operator()
-	var catcher *dispatchtest.Catcher
-	catcher = h.Catcher("w", 1, func(n int, w http.ResponseWriter) {
-		if one := catcher.Got[n-1]; one.Key == "first" && one.Attempt == 1 {
+	catcher := h.Catcher("w", 1, nil)
+	catcher.AnswerEach(func(one dispatchtest.Handed, w http.ResponseWriter) {
+		if one.Key == "first" && one.Attempt == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})

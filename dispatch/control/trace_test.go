@@ -17,9 +17,9 @@ func TestATriggersTraceIsPassedOn(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	c := h.Open(h.Dispatch).Operator()
-	var hook *dispatchtest.Catcher
-	hook = h.Catcher("w", 1, func(n int, w http.ResponseWriter) {
-		if one := hook.Got[n-1]; one.TickID == hook.Got[0].TickID && one.Attempt == 1 {
+	hook := h.Catcher("w", 1, nil)
+	hook.AnswerEach(func(one dispatchtest.Handed, w http.ResponseWriter) {
+		if one.TickID == hook.Got[0].TickID && one.Attempt == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})

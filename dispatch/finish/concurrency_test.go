@@ -117,7 +117,7 @@ func TestLimitedWorkflowIsPushedWithinItsLimit(t *testing.T) {
 	if most := running.atOnce(); most > 3 {
 		t.Errorf("%d ran at once, want 3", most)
 	}
-	if got := c.Caught(); len(firstOfEach(got)) != 14 || len(got) != 14 && !takenOver(h, 0) {
+	if got := c.Caught(); len(firstOfEach(got)) != 14 || len(got) != 14 && !h.TakenOver(0) {
 		t.Errorf("%d were pushed, %d of them for the first time, want each of 14 once", len(got), len(firstOfEach(got)))
 	}
 	if n := h.Number(`SELECT count(*) FROM attempt`); n != 0 {
@@ -173,7 +173,7 @@ func TestSlotsOutliveAProcess(t *testing.T) {
 	close(release)
 	h.Start(h.Process())
 	dispatchtest.Until(t, "all have succeeded", func() bool { return h.Number(`SELECT count(*) FROM tick WHERE state = 2`) == 3 })
-	if got := c.Caught(); len(got) < 4 || len(got) > 4 && !takenOver(h, 1) || len(firstOfEach(got)) != 3 || got[1].TickID != got[0].TickID {
+	if got := c.Caught(); len(got) < 4 || len(got) > 4 && !h.TakenOver(1) || len(firstOfEach(got)) != 3 || got[1].TickID != got[0].TickID {
 		t.Errorf("got %+v", got)
 	}
 	dispatchtest.Until(t, "no slot is taken", func() bool { return h.Number(`SELECT count(*) FROM slot`) == 0 })

@@ -57,7 +57,7 @@ func TestHeldTickFailsOnceItIsTooLate(t *testing.T) {
 	dispatchtest.Until(t, "it is delivered", func() bool {
 		return h.History("w", "invoice")[0].State == "succeeded"
 	})
-	if sent := c.Caught(); len(firstOfEach(sent)) != 1 || len(sent) != 1 && !takenOver(h, 0) || sent[0].Key != "invoice" || sent[0].Expired == nil || !*sent[0].Expired {
+	if sent := c.Caught(); len(firstOfEach(sent)) != 1 || len(sent) != 1 && !h.TakenOver(0) || sent[0].Key != "invoice" || sent[0].Expired == nil || !*sent[0].Expired {
 		t.Errorf("sent were %+v", sent)
 	}
 	h.Idle()

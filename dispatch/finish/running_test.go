@@ -83,10 +83,3 @@ func firstOfEach(caught []dispatchtest.Handed) (first []dispatchtest.Handed) {
 	}
 	return first
 }
-
-// takenOver reports whether a chunk was taken over more often than the test itself causes. A process without a heartbeat for some seconds
-// counts as dead, and what it had sent is sent again.
-func takenOver(h *dispatchtest.Carillon, caused int) bool {
-	h.T.Helper()
-	return h.Number(`SELECT count(*) FROM chunk WHERE epoch > 1 + $1::int`, caused) > 0
-}

@@ -19,9 +19,8 @@ func TestATickShowsItsPayloadAndTheAnswers(t *testing.T) {
 	h := dispatchtest.New(t)
 	c := h.Open(h.Dispatch).Operator()
 	long := strings.Repeat("x", 2000)
-	var hook *dispatchtest.Catcher
-	hook = h.Catcher("w", 1, func(n int, w http.ResponseWriter) {
-		if hook.Got[n-1].Attempt == 1 {
+	h.Catcher("w", 1, nil).AnswerEach(func(one dispatchtest.Handed, w http.ResponseWriter) {
+		if one.Attempt == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = w.Write([]byte("busy " + long))
 		}
