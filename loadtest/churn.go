@@ -24,8 +24,8 @@ const (
 	churnRate      = 400 // changes a second, at full scale
 	churnFew       = 16  // at any scale
 	churnFor       = time.Minute
-	churnLeast     = 25 * time.Second
-	churnCalm      = 8 * time.Second // no changes so shortly before the end: a schedule that never fires again is refused
+	churnLeast     = 35 * time.Second
+	churnCalm      = 12 * time.Second // no changes so shortly before the end: a schedule that never fires again is refused
 	churnSettle    = 2 * time.Minute
 	churnWorkflow  = "churn"
 	churnNear      = 100 * time.Millisecond // changes are made so close to a whole second, when ticks are due
@@ -297,7 +297,7 @@ func (c *churning) settled(ctx context.Context, db *pgx.Conn, server *served) er
 		var open int
 		err := db.QueryRow(ctx, `
 			SELECT (SELECT count(*) FROM chunk WHERE opened_at IS NULL) + (SELECT count(*) FROM tick WHERE state IN (0, 1))
-				+ (SELECT count(*) FROM fair_turn)`).Scan(&open)
+				+ (SELECT count(*) FROM fair_turn) + (SELECT count(*) FROM cohort WHERE due_at <= clock_timestamp())`).Scan(&open)
 		if err != nil || open == 0 || time.Now().After(over) {
 			return err // the check of the record finds ticks that have not ended by now
 		}

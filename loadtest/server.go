@@ -192,7 +192,7 @@ func (w *workshop) dev(ctx context.Context, o options, listen string) (*process,
 	if o.databaseURL != "" {
 		args = append(args, "--yes", "--database-url", o.databaseURL)
 	}
-	p, err := w.start("dev", nil, args...)
+	p, err := w.start("dev", []string{"PGCONNECT_TIMEOUT=10"}, args...) // some clients send a request only once
 	if err != nil {
 		return nil, a, err
 	}

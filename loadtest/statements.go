@@ -59,7 +59,10 @@ func (s statement) name() string {
 	return text[:min(len(text), 110)]
 }
 
-// reads returns what each statement did within some time.
+// fetchWithin bounds how much longer reads waits for a fetch.
+const fetchWithin = time.Minute
+
+// reads returns what each statement did within some time, or until River has fetched jobs if that comes later.
 func (d *deliveries) reads(ctx context.Context, within time.Duration) (map[int64]statement, error) {
 	before, err := d.statements(ctx)
 	if err != nil {
@@ -68,14 +71,23 @@ func (d *deliveries) reads(ctx context.Context, within time.Duration) (map[int64
 	if err := d.pause(ctx, within); err != nil {
 		return nil, err
 	}
-	after, err := d.statements(ctx)
-	if err != nil {
-		return nil, err
+	for late := time.Now().Add(fetchWithin); ; {
+		after, err := d.statements(ctx)
+		if err != nil {
+			return nil, err
+		}
+		fetched := false
+		for id, s := range after {
+			after[id] = s.less(before[id])
+			fetched = fetched || s.fetches() && after[id].Calls > 0
+		}
+		if fetched || time.Now().After(late) {
+			return after, nil
+		}
+		if err := d.pause(ctx, askEvery); err != nil {
+			return nil, err
+		}
 	}
-	for id, s := range after {
-		after[id] = s.less(before[id])
-	}
-	return after, nil
 }
 
 // statements returns the statements of this database, without utilities and those of this connection.

@@ -21,7 +21,7 @@ var writes = regexp.MustCompile(`\b(?:INSERT INTO|UPDATE|DELETE FROM|TRUNCATE|CO
 func texts(t *testing.T, visit func(s source, text string)) {
 	t.Helper()
 	for _, s := range sources(t) {
-		if within(s.name, "loadtest") || within(s.name, "sdk-go") || within(s.name, "calendar") || within(s.name, "internal/postgres/shiftedclock") {
+		if within(s.name, "loadtest") || within(s.name, "sdk-go") || within(s.name, "calendar") || within(s.name, "internal/postgres/shiftedclock") || within(s.name, "internal/postgres/postgrestest") {
 			continue
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {

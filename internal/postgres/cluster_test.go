@@ -211,15 +211,15 @@ func TestEveryCallEndsByItself(t *testing.T) {
 			t.Parallel()
 			url, proxy := through(t, postgrestest.URL(t)+"&statement_timeout=1000")
 			pool := open(t, url, postgres.Options{MaxConns: 2, CallTimeout: time.Second})
-			conn, err := pool.Acquire(background)
-			if err != nil {
-				t.Fatal(err)
-			}
+			var conn *pgxpool.Conn
+			var tx pgx.Tx
+			until(t, "the pool has a connection", func() (ok bool) { conn, ok = acquired(background, pool); return ok })
 			defer conn.Release()
-			tx, err := pool.Begin(background)
-			if err != nil {
-				t.Fatal(err)
-			}
+			until(t, "another connection has a transaction", func() bool { // its first call may come to the limit of calls
+				var err error
+				tx, err = pool.Begin(background)
+				return err == nil
+			})
 			defer func() { _ = tx.Rollback(background) }()
 			proxy.Silence()
 			done := make(chan error, 1)
@@ -238,6 +238,12 @@ func TestEveryCallEndsByItself(t *testing.T) {
 	}
 }
 
+// acquired returns a connection of the pool, and whether it got one: a new connection may take longer than the pool lets it.
+func acquired(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, bool) {
+	conn, err := pool.Acquire(ctx)
+	return conn, err == nil
+}
+
 func batch() *pgx.Batch {
 	var b pgx.Batch
 	b.Queue(`SELECT 1`)
@@ -252,11 +258,13 @@ func TestASilentServerDoesNotKeepThePlacesOfAPool(t *testing.T) {
 	const others = 2
 	var held []*pgxpool.Conn
 	for range others {
-		conn, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		held = append(held, conn)
+		until(t, "the pool has one more connection", func() bool {
+			conn, ok := acquired(t.Context(), pool)
+			if ok {
+				held = append(held, conn)
+			}
+			return ok
+		})
 	}
 	proxy.Silence()
 	for _, conn := range held {

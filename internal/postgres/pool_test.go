@@ -86,7 +86,7 @@ func TestOpenTriesAgainWhenTheTimeRanOut(t *testing.T) {
 			}
 		}
 	}()
-	if _, err := Open(t.Context(), "postgres://u:p@"+l.Addr().String()+"/open_tries_again?sslmode=disable", Options{}); err == nil || strings.Contains(err.Error(), "timeout") {
+	if _, err := Open(t.Context(), "postgres://u:p@"+l.Addr().String()+"/open_tries_again?sslmode=disable&connect_timeout=3", Options{}); err == nil || strings.Contains(err.Error(), "timeout") {
 		t.Errorf("got %v", err)
 	}
 	_ = l.Close()

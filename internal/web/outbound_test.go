@@ -97,7 +97,7 @@ func TestOutboundDialsOwnNetworks(t *testing.T) {
 			t.Errorf("%s: got %d", u, r.StatusCode)
 		}
 	}
-	if r, err := (Outbound{Networks: prefixes("10.0.0.0/8"), HTTP: true}).Client(time.Second).Get(s.URL); !errors.Is(err, ssrf.ErrProhibitedPort) && !errors.Is(err, ssrf.ErrProhibitedIP) {
+	if r, err := (Outbound{Networks: prefixes("10.0.0.0/8"), HTTP: true}).Client(time.Minute).Get(s.URL); !errors.Is(err, ssrf.ErrProhibitedPort) && !errors.Is(err, ssrf.ErrProhibitedIP) {
 		t.Errorf("outside the networks: got %v, %v", r, err)
 	}
 	all := Outbound{Networks: prefixes("0.0.0.0/0", "::/0"), HTTP: true}
@@ -153,7 +153,7 @@ func TestOutboundClientLooksAgainWhenItConnects(t *testing.T) {
 		http.Redirect(w, r, "/elsewhere", http.StatusFound)
 	}))
 	defer s.Close()
-	c := Outbound{}.Client(time.Second)
+	c := Outbound{}.Client(time.Minute)
 	if r, err := c.Get(s.URL); err == nil {
 		r.Body.Close()
 		t.Error("called this machine")
@@ -161,7 +161,7 @@ func TestOutboundClientLooksAgainWhenItConnects(t *testing.T) {
 	if called != 0 {
 		t.Error("the request arrived")
 	}
-	open := Outbound{Loopback: true}.Client(time.Second)
+	open := Outbound{Loopback: true}.Client(time.Minute)
 	defer open.CloseIdleConnections()
 	r, err := open.Get(s.URL)
 	if err != nil {

@@ -47,7 +47,8 @@ func send(e http.Handler, method, target string, header ...string) (*httptest.Re
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	e := New(Options{Log: slog.New(slog.NewJSONHandler(&log, nil)), Timeout: time.Millisecond})
+	o := Options{Log: slog.New(slog.NewJSONHandler(&log, nil))}
+	e := New(o)
 	answers := map[string]error{
 		"fault": fault.Invalid("/spec/timezone", "%q is not a time zone", "Mars"),
 		"wrapped": fmt.Errorf("put it: %w", &fault.Error{Status: 403, Code: "quota_exceeded", Detail: "no more",
@@ -55,15 +56,15 @@ func TestProblems(t *testing.T) {
 		"ours": errors.New("the secret of the database"),
 	}
 	e.GET("/error/:which", func(c echo.Context) error { return answers[c.Param("which")] })
-	e.GET("/slow", func(c echo.Context) error {
+	untilItEnds := func(c echo.Context) error {
 		<-c.Request().Context().Done()
 		return c.Request().Context().Err()
-	})
+	}
+	e.GET("/client", untilItEnds)
 	e.GET("/panic", func(c echo.Context) error { panic("the secret of a panic") })
-	e.GET("/client", func(c echo.Context) error {
-		<-c.Request().Context().Done()
-		return c.Request().Context().Err()
-	})
+	o.Timeout = time.Millisecond // a router of its own, because any error after the timeout is answered with 503
+	hasty := New(o)
+	hasty.GET("/slow", untilItEnds)
 
 	w, doc := send(e, "GET", "/error/fault")
 	if w.Code != 422 || w.Header().Get("Content-Type") != "application/problem+json" || doc["title"] != "Unprocessable Entity" ||
@@ -78,12 +79,15 @@ func TestProblems(t *testing.T) {
 	if w.Code != 403 || doc["limit"] != 10. || doc["status"] != 403. || w.Header().Get("Retry-After") != "2" || w.Header().Get("X-A") != "b" {
 		t.Errorf("got %d %v %v", w.Code, doc, w.Header())
 	}
-	for path, status := range map[string]int{"/error/ours": 500, "/panic": 500, "/slow": 503} {
-		w, doc = send(e, "GET", path)
-		if w.Code != status || strings.Contains(w.Body.String(), "secret") || !strings.Contains(log.String(), doc["instance"].(string)) {
+	for path, want := range map[string]struct {
+		of     http.Handler
+		status int
+	}{"/error/ours": {e, 500}, "/panic": {e, 500}, "/slow": {hasty, 503}} {
+		w, doc = send(want.of, "GET", path)
+		if w.Code != want.status || strings.Contains(w.Body.String(), "secret") || !strings.Contains(log.String(), doc["instance"].(string)) {
 			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
 		}
-		if status == 503 && w.Header().Get("Retry-After") == "" {
+		if want.status == 503 && w.Header().Get("Retry-After") == "" {
 			t.Error("a 503 without Retry-After")
 		}
 	}
@@ -94,7 +98,7 @@ func TestProblems(t *testing.T) {
 	if w.Code != 404 || doc["code"] != "not_found" {
 		t.Errorf("got %d %v", w.Code, doc)
 	}
-	w, doc = send(e, "PUT", "/slow")
+	w, doc = send(e, "PUT", "/client")
 	if w.Code != 405 || doc["code"] != "method_not_allowed" || !strings.Contains(w.Header().Get("Allow"), "GET") {
 		t.Errorf("got %d %v %v", w.Code, doc, w.Header())
 	}

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -13,11 +14,16 @@ import (
 type link struct {
 	name  string
 	proxy *toxiproxy.Proxy
+	say   func(format string, args ...any)
 	fault sync.Mutex // held during a fault of one of its ends
 }
 
 func (l *Lab) newLink(name, to string) (*link, error) {
-	k := &link{name: name, proxy: toxiproxy.NewProxy(l.proxies, name, "127.0.0.1:0", to)}
+	at, err := FreeAddress() // it must be free again whenever the proxy starts again
+	if err != nil {
+		return nil, err
+	}
+	k := &link{name: name, proxy: toxiproxy.NewProxy(l.proxies, name, at, to), say: l.say}
 	return k, k.proxy.Start()
 }
 
@@ -31,5 +37,7 @@ func (k *link) toxic(kind, stream, attributes string) error {
 // cure removes all toxics and lets the proxy listen.
 func (k *link) cure(ctx context.Context) {
 	k.proxy.Toxics.ResetToxics(ctx)
-	_ = k.proxy.Start() // it may be started already
+	if err := k.proxy.Start(); err != nil && !errors.Is(err, toxiproxy.ErrProxyAlreadyStarted) {
+		k.say("%s stays cut: %v", k.name, err)
+	}
 }

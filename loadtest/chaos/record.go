@@ -39,31 +39,10 @@ const drainWithin = 5 * time.Minute
 func (l *Lab) drain(ctx context.Context, clients []*client, rec *record, within time.Duration) error {
 	began, said := time.Now(), time.Now()
 	for {
-		var left []string
-		for _, c := range clients {
-			query := url.Values{"due_before": {rec.judged.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339)}} // up to the end of that second
-			overdue, err := all[stored](ctx, c, "/v1/schedules", query)
-			if err != nil {
-				return err
-			}
-			for _, s := range overdue {
-				left = append(left, fmt.Sprintf("%s: %s %q is due since %v", c.tenant, s.Workflow, s.Key, s.NextAt))
-			}
-			for _, state := range []string{"scheduled", "running"} {
-				ticks, err := all[tick](ctx, c, "/v1/ticks", rec.span(url.Values{"state": {state}}))
-				if err != nil {
-					return err
-				}
-				for _, t := range ticks {
-					left = append(left, fmt.Sprintf("%s: %s %q at %s is %s in attempt %d (%s)", c.tenant, t.Workflow, t.Key, t.Timestamp, t.State, t.Attempt, t.TickID))
-				}
-			}
-		}
-		unopened, err := l.unopened(ctx, rec.judged)
+		left, err := l.left(ctx, clients, rec)
 		if err != nil {
 			return err
 		}
-		left = append(left, unopened...)
 		rec.late, rec.left = time.Since(began), left
 		if len(left) == 0 || rec.late > within {
 			return nil
@@ -76,6 +55,38 @@ func (l *Lab) drain(ctx context.Context, clients []*client, rec *record, within 
 			return ctx.Err()
 		}
 	}
+}
+
+// left returns what has not ended. A tick is part of its schedule, then of a chunk, and then of the record, where it may be scheduled
+// again for a retry. They are read in this order, so that a tick that goes on meanwhile is seen at least once.
+func (l *Lab) left(ctx context.Context, clients []*client, rec *record) (left []string, err error) {
+	for _, c := range clients {
+		query := url.Values{"due_before": {rec.judged.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339)}} // up to the end of that second
+		overdue, err := all[stored](ctx, c, "/v1/schedules", query)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range overdue {
+			left = append(left, fmt.Sprintf("%s: %s %q is due since %v", c.tenant, s.Workflow, s.Key, s.NextAt))
+		}
+	}
+	unopened, err := l.unopened(ctx, rec.judged)
+	if err != nil {
+		return nil, err
+	}
+	left = append(left, unopened...)
+	for _, c := range clients {
+		for _, state := range []string{"scheduled", "running", "scheduled"} {
+			ticks, err := all[tick](ctx, c, "/v1/ticks", rec.span(url.Values{"state": {state}}))
+			if err != nil {
+				return nil, err
+			}
+			for _, t := range ticks {
+				left = append(left, fmt.Sprintf("%s: %s %q at %s is %s in attempt %d (%s)", c.tenant, t.Workflow, t.Key, t.Timestamp, t.State, t.Attempt, t.TickID))
+			}
+		}
+	}
+	return left, nil
 }
 
 // unopened returns the chunks that are swept and not open, and the runs with jitter that are under way. The API shows neither of them as due.

@@ -53,6 +53,7 @@ func run(m *testing.M) (code int, err error) {
 	ready := filepath.Join(folder, "ready.json")
 	var log bytes.Buffer
 	dev := exec.Command(server.program, "dev", "--ephemeral", "--no-demo", "--listen", "127.0.0.1:0", "--ready-file", ready)
+	dev.Env = append(os.Environ(), "PGCONNECT_TIMEOUT=10") // connecting may take long while other tests run
 	dev.Stdout, dev.Stderr = &log, &log
 	if err := dev.Start(); err != nil {
 		return 0, err

@@ -208,6 +208,7 @@ func TestAKilledParent(t *testing.T) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	_ = parent.Wait() // only then the kernel has surely released its lock
 	begin := time.Now()
 	s := start(t, dir)
 	if took := time.Since(begin); took > 20*time.Second {
@@ -247,8 +248,8 @@ func TestAKilledServer(t *testing.T) {
 	stop(t, s)
 	again := start(t, dir)
 	execute(t, again.URL("postgres"), `SELECT FROM kept`)
+	<-busy // the second start has ended the process of the statement
 	_ = conn.Close(context.WithoutCancel(t.Context()))
-	<-busy
 }
 
 func TestAKilledServerIsStartedAgain(t *testing.T) {
