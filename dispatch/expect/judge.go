@@ -166,7 +166,7 @@ func (of *expecting) silent(minutes []minute) verdict {
 		due, fired = due+m.Due, fired+m.Fired
 		v.met = v.met || m.Succeeded > 0
 		if m.FirstDue != nil {
-			first := m.At.Add(time.Duration(*m.FirstDue) * time.Second)
+			first := m.At.Add(time.Duration(*m.FirstDue+1) * time.Second) // it was recorded within that second
 			over = over || !first.Add(of.timeout).After(of.now)
 		}
 	}
