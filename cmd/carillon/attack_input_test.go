@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonhq/carillon/internal/web/webtest"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -301,7 +302,7 @@ func taint(v any, n *int) any {
 func TestRequestsThatCanBeReadInTwoWays(t *testing.T) {
 	t.Parallel()
 	s := serveHouse(t)
-	address := listened(t, s.router)
+	address := webtest.Serve(t, s.router)
 	head := "POST /v1/schedules/preview HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + s.mint(t, "acme", tenants.TenantAdmin) + "\r\n"
 	const chunks = "2\r\n{}\r\n0\r\n\r\n"
 	for name, text := range map[string]string{

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonhq/carillon/internal/web/webtest"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -31,7 +32,7 @@ func TestADeletedAPIKeyIsRefusedEverywhere(t *testing.T) {
 	}
 	t.Cleanup(other.close)
 	second := first
-	first.url, second.url = "http://"+listened(t, first.router), "http://"+listened(t, other.router)
+	first.url, second.url = "http://"+webtest.Serve(t, first.router), "http://"+webtest.Serve(t, other.router)
 
 	client, admin := checked(t), first.mint(t, "acme", tenants.TenantAdmin)
 	made := first.expect(t, client, admin, "POST", "/v1/admin/api-keys", `{"name": "a", "scopes": ["schedules:read", "schedules:write", "ticks:work"]}`, 201, "")
@@ -114,7 +115,7 @@ func TestADeletedAPIKeyIsRefusedEverywhere(t *testing.T) {
 func TestTheBodyOfACutBulkRequestIsNoRequest(t *testing.T) {
 	t.Parallel()
 	s := serveHouse(t)
-	address := listened(t, s.router)
+	address := webtest.Serve(t, s.router)
 	client, admin := checked(t), s.mint(t, "acme", tenants.TenantAdmin)
 	made := s.expect(t, client, admin, "POST", "/v1/admin/api-keys", `{"name": "a", "scopes": ["schedules:write"]}`, 201, "")
 	c, err := net.Dial("tcp", address)

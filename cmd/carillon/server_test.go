@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -88,31 +87,6 @@ func serveAs(t *testing.T, change func(*options)) whole {
 	t.Cleanup(server.Close)
 	s.url, s.routes, s.router = server.URL, ofAPI(h.router), h.router
 	return s
-}
-
-// listened serves a handler as the program does, on a free port, and returns the address.
-func listened(t *testing.T, h http.Handler) string {
-	t.Helper()
-	return listenedBy(t, h, func(l net.Listener) net.Listener { return l })
-}
-
-// listenedBy is listened with a listener that a test can change.
-func listenedBy(t *testing.T, h http.Handler, change func(net.Listener) net.Listener) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	served := make(chan error, 1)
-	go func() { served <- web.Serve(ctx, change(l), h, slog.New(slog.DiscardHandler)) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return l.Addr().String()
 }
 
 // ofAPI returns the routes but those below /console/, which are no part of the API. Package console tests them.

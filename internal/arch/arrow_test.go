@@ -36,6 +36,7 @@ var rooms = map[string]string{
 	"internal/varint":                "",
 	"internal/version":               "internal",
 	"internal/web":                   "internal",
+	"internal/web/webtest":           "internal",
 	"migrations":                     "internal",
 	"tenants":                        "internal",
 	"operations":                     "internal tenants",

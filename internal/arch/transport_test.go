@@ -12,7 +12,7 @@ const (
 )
 
 // mayServe are the folders in which every file may use HTTP. In other folders only files whose name ends with http.go may.
-var mayServe = []string{"api", "api/apitest", "console", "internal/web", "cmd/carillon", "cmd/carillon/cli", "cmd/carillon/cli/api", "cmd/carillon/cli/command", "sdk-go", "sdk-go/carillontest", "loadtest", "loadtest/chaos"}
+var mayServe = []string{"api", "api/apitest", "console", "internal/web", "internal/web/webtest", "cmd/carillon", "cmd/carillon/cli", "cmd/carillon/cli/api", "cmd/carillon/cli/command", "sdk-go", "sdk-go/carillontest", "loadtest", "loadtest/chaos"}
 
 // mayRequest are the folders in which every file may send HTTP requests. Only files whose name ends with http.go may serve them there.
 var mayRequest = []string{"dispatch/push"}

@@ -2,12 +2,10 @@ package schedulestest
 
 import (
 	"bytes"
-	"context"
 	"crypto/ed25519"
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/carillonhq/carillon/api/apitest"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/web/webtest"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/bulk"
@@ -55,30 +54,11 @@ func NewSite(t *testing.T) *Site {
 	calendars.Routes(authenticated, h.Calendars)
 	subjects.Routes(authenticated, h.Subjects)
 	operations.Routes(authenticated, h.Schedules.Operations)
-	e.URL = "http://" + served(t, router)
+	e.URL = "http://" + webtest.Serve(t, router)
 	base := &http.Transport{}
 	t.Cleanup(base.CloseIdleConnections)
 	e.Client = &http.Client{Transport: apitest.Transport(t, base)}
 	return e
-}
-
-// served serves a handler until the test ends, as the program does, and returns the address.
-func served(t *testing.T, h http.Handler) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- web.Serve(ctx, l, h, slog.New(slog.DiscardHandler)) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return l.Addr().String()
 }
 
 // Token returns a token of a tenant that holds one minute.
