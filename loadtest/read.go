@@ -140,40 +140,14 @@ func (a *asker) run(ctx context.Context, perSecond int, length time.Duration) er
 	return group.Wait()
 }
 
-// ask asks until the server does not refuse the request for a while.
 func (a *asker) ask(ctx context.Context, q question, i int) error {
-	for {
-		status, err := a.askOnce(ctx, q, i)
-		if !passing(status) || !wait(ctx, askEvery) {
-			return err
-		}
-	}
-}
-
-// passing reports whether a status says that the server did not serve a request and may serve it later.
-func passing(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
-}
-
-// wait waits for d and reports whether it passed before ctx ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// askOnce asks once. It returns the status of the answer, and an error if that is not the expected answer.
-func (a *asker) askOnce(ctx context.Context, q question, i int) (status int, err error) {
 	method := http.MethodGet
 	if q.body != "" {
 		method = http.MethodPost
 	}
 	request, err := http.NewRequestWithContext(ctx, method, a.URL+q.path(i), bytes.NewReader([]byte(q.body)))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	token := a.Token
 	if q.platform {
@@ -183,25 +157,24 @@ func (a *asker) askOnce(ctx context.Context, q question, i int) (status int, err
 	request.Header.Set("Content-Type", "application/json")
 	answer, err := a.client.Do(request)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer answer.Body.Close()
-	status = answer.StatusCode
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return status, err
+		return err
 	}
-	if status != http.StatusOK {
-		return status, fmt.Errorf("%s: %s", answer.Status, text)
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", answer.Status, text)
 	}
 	var page struct{ Items []json.RawMessage }
 	if err := json.Unmarshal(text, &page); err != nil {
-		return status, err
+		return err
 	}
 	if page.Items != nil && len(page.Items) == 0 && !q.sparse {
-		return status, fmt.Errorf("%s answers nothing", q.path(i))
+		return fmt.Errorf("%s answers nothing", q.path(i))
 	}
-	return status, nil
+	return nil
 }
 
 // fill puts some schedules through the API, which creates their cohorts, and copies them within the database, on two connections and without

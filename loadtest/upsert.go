@@ -148,27 +148,17 @@ func encoded(lines iter.Seq[carillon.BulkLine]) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// sendBulk sends lines to a path, and returns the summary that ends the answer. It sends them again if the server refuses them for a while.
-func sendBulk(ctx context.Context, client *http.Client, at announcement, path string, body []byte) (carillon.BulkSummary, error) {
-	for {
-		sum, status, err := sendBulkOnce(ctx, client, at, path, body)
-		if !passing(status) || !wait(ctx, askEvery) {
-			return sum, err
-		}
-	}
-}
-
-// sendBulkOnce is sendBulk for one request. It also returns the status of the answer.
-func sendBulkOnce(ctx context.Context, client *http.Client, at announcement, path string, body []byte) (sum carillon.BulkSummary, status int, err error) {
+// sendBulk sends lines to a path, and returns the summary that ends the answer.
+func sendBulk(ctx context.Context, client *http.Client, at announcement, path string, body []byte) (sum carillon.BulkSummary, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, at.URL+path, io.NopCloser(bytes.NewReader(body)))
 	if err != nil {
-		return sum, 0, err
+		return sum, err
 	}
 	request.Header.Set("Authorization", "Bearer "+at.Token)
 	request.Header.Set("Content-Type", "application/x-ndjson")
 	answer, err := client.Do(request)
 	if err != nil {
-		return sum, 0, err
+		return sum, err
 	}
 	defer answer.Body.Close()
 	var last []byte
@@ -178,9 +168,9 @@ func sendBulkOnce(ctx context.Context, client *http.Client, at announcement, pat
 	}
 	var end struct{ Summary *carillon.BulkSummary }
 	if err := json.Unmarshal(last, &end); err != nil || end.Summary == nil {
-		return sum, answer.StatusCode, fmt.Errorf("%s: the answer has no summary after %d lines: %.300s", answer.Status, results, last)
+		return sum, fmt.Errorf("%s: the answer has no summary after %d lines: %.300s", answer.Status, results, last)
 	}
-	return *end.Summary, answer.StatusCode, nil
+	return *end.Summary, nil
 }
 
 // manyConnections returns a transport that keeps an idle connection for each client.

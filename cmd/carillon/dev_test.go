@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -103,22 +102,8 @@ func (d running) line(t *testing.T, text string) string {
 	}
 }
 
-// call returns the status and the body, and checks them against the contract. A process that cannot answer now says when to ask again; call
-// then does so, up to ten times.
+// call returns the status and the body, and checks them against the contract.
 func call(t *testing.T, method, url, token, body string) (int, string) {
-	t.Helper()
-	for again := 10; ; again-- {
-		answer, text := callOnce(t, method, url, token, body)
-		seconds, err := strconv.Atoi(answer.Header.Get("Retry-After"))
-		if answer.StatusCode != http.StatusServiceUnavailable || err != nil || again == 0 {
-			return answer.StatusCode, text
-		}
-		<-time.After(time.Duration(seconds) * time.Second)
-	}
-}
-
-// callOnce returns an answer and its body, and checks them against the contract.
-func callOnce(t *testing.T, method, url, token, body string) (*http.Response, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -139,7 +124,7 @@ func callOnce(t *testing.T, method, url, token, body string) (*http.Response, st
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer, string(text)
+	return answer.StatusCode, string(text)
 }
 
 // mint runs `carillon token`.

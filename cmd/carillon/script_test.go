@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	case "stuck":
 		stuck()
 	}
+	if err := os.Setenv("PGCONNECT_TIMEOUT", "10"); err != nil { // connecting may take long while other tests run
+		panic(err)
+	}
 	testscript.Main(postgrestest.Runner{M: m}, map[string]func(){"carillon": main})
 }
 

@@ -124,8 +124,7 @@ func TestServeDrains(t *testing.T) {
 	}
 	s.stop()
 	for status := 0; status != http.StatusServiceUnavailable; { // the change is made at once, but in another goroutine
-		answer, _ := callOnce(t, http.MethodGet, "http://"+s.Listen+"/readyz", "", "")
-		status = answer.StatusCode
+		status, _ = call(t, http.MethodGet, "http://"+s.Listen+"/readyz", "", "")
 	}
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/v1/workflows": http.StatusUnauthorized} {
 		if status, body := call(t, http.MethodGet, "http://"+s.Listen+path, "", ""); status != want {

@@ -143,7 +143,7 @@ func TestACollectorThatIsAwayDelaysNothing(t *testing.T) {
 	}
 	began = time.Now()
 	tracer.Close()
-	if took := time.Since(began); took > 20*time.Second { // without a limit, each of five exports takes its timeout of 30 s
+	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the close took %s", took)
 	}
 	if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "did not take spans") {

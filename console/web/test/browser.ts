@@ -3,7 +3,6 @@ import { createRequire } from "node:module";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import type { Server } from "./server";
-import { asked, until } from "./until";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -54,11 +53,7 @@ export async function open(path: string, how: How = {}): Promise<Page> {
     context = await browser.newContext({ baseURL: url, viewport: { width, height: width < 640 ? 780 : 860 }, colorScheme: theme, timezoneId: zone, locale: "en-GB" });
     if (as) {
       const body = as.startsWith("carillon_key_") ? { api_key: as } : { token: as };
-      const { request } = context;
-      const answer = await asked(
-        () => request.post("/console/session", { data: body }),
-        (a) => a.status() === 503 && "retry-after" in a.headers(),
-      );
+      const answer = await context.request.post("/console/session", { data: body });
       if (!answer.ok()) throw new Error(`sign in: ${answer.status()} ${await answer.text()}`);
     }
     contexts.set(name, context);
@@ -66,8 +61,7 @@ export async function open(path: string, how: How = {}): Promise<Page> {
   const page = await context.newPage();
   page.on("pageerror", (e) => errors.push(`${path}: ${e.message}`));
   page.on("console", (m) => {
-    // A page repeats a request after 429 or 503.
-    if (m.type() === "error" && !/status of (401|403|404|409|412|422|429|503)/.test(m.text())) errors.push(`${path}: ${m.text()}`);
+    if (m.type() === "error" && !/status of (401|403|404|409|412|422|429)/.test(m.text())) errors.push(`${path}: ${m.text()}`);
   });
   page.on("request", (r) => {
     if (!r.url().startsWith(url) && !r.url().startsWith("data:") && !r.url().startsWith("blob:")) errors.push(`${path} asks ${r.url()}`);
@@ -75,19 +69,6 @@ export async function open(path: string, how: How = {}): Promise<Page> {
   if (how.first) await page.addInitScript(how.first);
   await page.goto(`/console${path}`);
   return page;
-}
-
-/** Presses g and the key of a page until it is there: if the second key comes long after the first, they mean nothing. */
-export async function goTo(page: Page, key: string, url: string): Promise<void> {
-  const there = async () => {
-    await page.keyboard.press("g");
-    await page.keyboard.press(key);
-    return page.waitForURL(url, { timeout: 3000 }).then(
-      () => true,
-      () => false,
-    );
-  };
-  await until(there, 30_000, `g and ${key} lead to ${url}`);
 }
 
 /** What went wrong in the pages: errors of scripts and of the policy, and requests to another origin. Each test begins without any. */

@@ -1,7 +1,6 @@
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Ready } from "./server";
-import { asked } from "./until";
 
 /** Names that would break a page that trusts them: markup, marks of direction, an encoded slash, a slash. */
 export const hostile = ["<img src=x onerror=alert(1)>", "user\u202Etxt.exe", "a%2Fb/c", "team/42/morning"];
@@ -65,11 +64,7 @@ export class Api {
   post = (path: string, body: unknown) => this.send("POST", path, JSON.stringify(body));
 
   async send(method: string, path: string, body?: string): Promise<unknown> {
-    const headers = { Authorization: `Bearer ${this.ready.token}`, "Content-Type": "application/json" };
-    const answer = await asked(
-      () => fetch(this.ready.url + path, { method, body, headers }),
-      (a) => a.status === 503 && a.headers.has("Retry-After"),
-    );
+    const answer = await fetch(this.ready.url + path, { method, body, headers: { Authorization: `Bearer ${this.ready.token}`, "Content-Type": "application/json" } });
     const text = await answer.text();
     if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
     return text ? JSON.parse(text) : undefined;

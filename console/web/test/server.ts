@@ -71,7 +71,7 @@ function start(file: string): ChildProcess {
   return spawn(program[0], [...program.slice(1), "dev", "--ephemeral", "--listen", "127.0.0.1:0", "--ready-file", file], {
     cwd: "../..",
     stdio: ["ignore", "ignore", "inherit"],
-    env: { ...process.env, DATABASE_URL: "" },
+    env: { ...process.env, DATABASE_URL: "", PGCONNECT_TIMEOUT: "10" }, // connecting may take long while pages are tested
     detached: true,
   });
 }

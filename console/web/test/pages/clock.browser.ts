@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { goTo, open, server, useBrowser } from "../browser";
+import { open, server, useBrowser } from "../browser";
 import { Api } from "../fixture";
 
 // A browser whose clock is an hour ahead, and whose zone data is of 2025: there, the winter of Vancouver is still at UTC−8. Since November
@@ -116,7 +116,8 @@ test("the card of a time goes with the time", async () => {
   const page = await open("/demo/schedules/daily-digest/user_101");
   await page.locator("main time").first().hover();
   await page.locator(".clock-card").waitFor();
-  await goTo(page, "s", "**/demo/schedules");
+  await page.keyboard.press("g");
+  await page.keyboard.press("s");
   await page.getByRole("heading", { name: "Schedules", level: 1 }).waitFor();
   await page.locator(".clock-card").waitFor({ state: "detached" });
   await page.close();

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { goTo, open, server, useBrowser } from "../browser";
-import { Api } from "../fixture";
+import { open, server, useBrowser } from "../browser";
 
 useBrowser();
 
@@ -9,7 +8,15 @@ async function makeKey(...scopes: string[]): Promise<{ id: string; key: string }
   return (await api("POST", "/v1/admin/api-keys", { name: `for ${scopes.join(" ")}`, scopes })) as { id: string; key: string };
 }
 
-const api = (method: string, path: string, body?: unknown) => new Api(server()).send(method, path, body === undefined ? undefined : JSON.stringify(body));
+async function api(method: string, path: string, body?: unknown, token = server().token): Promise<unknown> {
+  const answer = await fetch(server().url + path, {
+    method,
+    headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
+  return answer.status === 204 ? undefined : answer.json();
+}
 
 test("who is not signed in signs in with a key, comes back to the page, and signs out", async () => {
   const { key } = await makeKey("tenant:admin");
@@ -99,7 +106,9 @@ test("markup from anywhere stays text: a text cannot become a script", async () 
 test("keys go to pages, the palette finds a schedule, and the clock is switched", async () => {
   const page = await open("/demo/");
   await page.getByText("Needs attention").waitFor();
-  await goTo(page, "s", "**/demo/schedules");
+  await page.keyboard.press("g");
+  await page.keyboard.press("s");
+  await page.waitForURL("**/demo/schedules");
   await page.keyboard.press("Control+k");
   await page.getByRole("combobox", { name: "Search or go to" }).fill("user_155");
   await page.getByRole("option", { name: /daily-digest\/user_155/ }).waitFor();
