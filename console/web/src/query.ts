@@ -24,8 +24,10 @@ export const POLL = 5000;
 export interface Asked<T> {
   key: readonly unknown[];
   fn: (signal: AbortSignal) => Promise<T>;
-  /** In ms; absent: it is read once. */
+  /** In ms; absent: it is not read again by itself. */
   every?: number;
+  /** A form begins with it: it is read when the form opens, whatever an earlier form has read, and stays as it was read then. */
+  once?: boolean;
   /** false: it is not read yet. */
   on?: boolean;
   /** Show the answer for the key before until the new one is here. */
@@ -34,9 +36,11 @@ export interface Asked<T> {
 
 /** Reads an answer, and again in intervals while the page is live. */
 export function useQuery<T>(asked: Asked<T>): QueryObserverResult<T, Error> {
+  const [reader] = useState(() => crypto.randomUUID());
   const options = {
-    queryKey: asked.key,
+    queryKey: asked.once ? [...asked.key, reader] : asked.key,
     queryFn: ({ signal }: { signal: AbortSignal }) => asked.fn(signal),
+    ...(asked.once ? { staleTime: "static" as const } : {}),
     refetchInterval: asked.every && following.value ? asked.every : (false as const),
     enabled: asked.on ?? true,
     placeholderData: asked.keep ? (before: T | undefined) => before : undefined,

@@ -61,6 +61,7 @@ export class Api {
   delete = (path: string) => this.send("DELETE", path);
   put = (path: string, body: unknown) => this.send("PUT", path, JSON.stringify(body));
   putText = (path: string, body: string) => this.send("PUT", path, body);
+  patch = (path: string, body: unknown) => this.send("PATCH", path, JSON.stringify(body));
   post = (path: string, body: unknown) => this.send("POST", path, JSON.stringify(body));
 
   async send(method: string, path: string, body?: string): Promise<unknown> {

@@ -13,10 +13,10 @@ export interface Condition {
  */
 export function useRival<T>(etag: string, again: () => Promise<Got<T>>) {
   const [rival, meet] = useState<Got<T> | null>(null);
-  const save = async (put: (condition: Condition) => Promise<unknown>) => {
+  const save = async <A>(put: (condition: Condition) => Promise<A>): Promise<A> => {
     const match = rival?.etag ?? etag;
     try {
-      await put(match ? { ifMatch: match } : { ifNoneMatch: "*" });
+      return await put(match ? { ifMatch: match } : { ifNoneMatch: "*" });
     } catch (error) {
       if (!(error instanceof Problem) || error.status !== 412) throw error;
       meet(await again());

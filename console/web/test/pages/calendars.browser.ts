@@ -52,6 +52,7 @@ test("a change shows whose ticks move, and a change that somebody else made mean
   await other.getByRole("dialog").getByRole("button", { name: "Save" }).click();
   await other.getByText("The calendar us-holidays is saved.").first().waitFor();
   await other.close();
+  await page.getByText(/of 2 days are in/).waitFor(); // the page behind the dialog has read theirs; the dialog began before
   await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
   await page.getByText("Somebody changed it since you began").waitFor();
   await page.getByRole("button", { name: "Replace theirs" }).click();

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { looksWell, open, useBrowser } from "../browser";
+import { looksWell, open, server, useBrowser } from "../browser";
+import { Api } from "../fixture";
 
 useBrowser();
 looksWell("editor new", "/demo/schedules/new", /In \d{4}: /);
@@ -52,4 +53,18 @@ test("who saves after somebody else sees both changes", async () => {
   await mine.getByText("Saved.").first().waitFor();
   await mine.close();
   await theirs.close();
+});
+
+test("an editor that is opened again begins with what is stored now", async () => {
+  const at = "/v1/workflows/daily-digest/schedules/user_152";
+  const api = new Api(server());
+  const page = await open("/demo/schedules/daily-digest/user_152");
+  await page.getByRole("link", { name: "Edit" }).click();
+  await page.getByLabel("Note").waitFor();
+  await page.getByRole("link", { name: "Cancel" }).click();
+  await api.patch(at, { note: "theirs" });
+  await page.getByRole("link", { name: "Edit" }).click();
+  await page.getByLabel("Note").waitFor();
+  expect(await page.getByLabel("Note").inputValue()).toBe("theirs");
+  await page.close();
 });

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { looksWell, open, useBrowser } from "../browser";
+import { looksWell, open, server, useBrowser } from "../browser";
+import { Api } from "../fixture";
 
 useBrowser();
 looksWell("endpoints", "/demo/endpoints", "billing-hook");
@@ -53,5 +54,24 @@ test("an endpoint is made, changed, given a new secret and deleted", async () =>
   await page.getByRole("button", { name: "Delete it" }).click();
   await page.getByRole("heading", { name: "Endpoints", level: 1 }).waitFor();
   await page.getByRole("link", { name: "fresh" }).waitFor({ state: "detached" }); // until it is read again, the list is the one of before
+  await page.close();
+});
+
+test("a change of an endpoint that somebody else made meanwhile is shown before it is replaced", async () => {
+  const at = "/v1/endpoints/contested";
+  const api = new Api(server());
+  await api.put(at, { url: "http://127.0.0.1:9/ticks" });
+  const page = await open("/demo/endpoints/contested");
+  await page.getByRole("button", { name: "Change" }).click();
+  await page.getByLabel("Ticks a second").fill("20");
+  await api.put(at, { url: "http://127.0.0.1:9/ticks", batch: 7 });
+  await page.getByText("up to 7 ticks a request").waitFor(); // the page behind the dialog has read theirs; the dialog began before
+  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  await page.getByText("Somebody changed it since you began").waitFor();
+  await page.getByRole("dialog").getByText("/batch").waitFor();
+  await page.getByRole("button", { name: "Replace theirs" }).click();
+  await page.getByText("20 ticks a second").waitFor();
+  await page.getByText("up to 7 ticks a request").waitFor({ state: "detached" });
+  await api.delete(at);
   await page.close();
 });

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { looksWell, open, useBrowser } from "../browser";
+import { looksWell, open, server, useBrowser } from "../browser";
+import { Api } from "../fixture";
 
 useBrowser();
 looksWell("subjects", "/demo/subjects", "user_123");
@@ -37,5 +38,20 @@ test("erasing a subject needs its name, and shows a receipt", async () => {
   await erase.click();
   await page.getByRole("link", { name: "Save the receipt" }).waitFor();
   await page.getByText("It was erased: the receipt is above.").waitFor();
+  await page.close();
+});
+
+test("a profile that is opened again begins with what is stored now", async () => {
+  const at = "/v1/subjects/contested";
+  const api = new Api(server());
+  await api.put(at, { timezone: "Europe/Berlin" });
+  const page = await open("/demo/subjects/contested");
+  for (const zone of ["Europe/Berlin", "Asia/Tokyo"]) {
+    await api.put(at, { timezone: zone });
+    await page.getByRole("button", { name: "Zone and quiet hours" }).click();
+    expect(await page.getByLabel("Zone", { exact: true }).inputValue()).toBe(zone);
+    await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  }
+  await api.delete(at);
   await page.close();
 });

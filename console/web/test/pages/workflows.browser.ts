@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { looksWell, open, useBrowser } from "../browser";
+import { looksWell, open, server, useBrowser } from "../browser";
+import { Api } from "../fixture";
 
 useBrowser();
 looksWell("workflows", "/demo/workflows", "daily-digest");
@@ -71,6 +72,25 @@ test("a workflow is made, changed with a look at the difference, and deleted", a
   await page.getByLabel("Type weekly-report to confirm").fill("weekly-report");
   await page.getByRole("button", { name: "Delete it" }).click();
   await page.getByText("The workflow weekly-report is deleted.").first().waitFor();
+  await page.close();
+});
+
+test("a change of a workflow that somebody else made meanwhile is shown before it is replaced", async () => {
+  const at = "/v1/workflows/contested";
+  const api = new Api(server());
+  await api.put(at, {});
+  const page = await open("/demo/workflows/contested");
+  await page.getByRole("button", { name: "Change" }).click();
+  await page.getByLabel("Running at once, at most").fill("7");
+  await api.put(at, { rate: { per_second: 50 } });
+  await page.getByText("50 ticks a second").waitFor(); // the page behind the dialog has read theirs; the dialog began before
+  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  await page.getByText("Somebody changed it since you began").waitFor();
+  await page.getByRole("dialog").getByText("/rate").waitFor();
+  await page.getByRole("button", { name: "Replace theirs" }).click();
+  await page.getByText("The workflow contested is saved.").first().waitFor();
+  await page.getByText("50 ticks a second").waitFor({ state: "detached" });
+  await api.delete(at);
   await page.close();
 });
 

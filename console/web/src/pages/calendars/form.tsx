@@ -20,7 +20,8 @@ interface Props {
 }
 
 /** Makes a calendar, or changes a stored one. The server shows by a dry run which days it would hold. */
-export function Form({ stored, onClose, onSaved }: Props) {
+export function Form({ stored: newest, onClose, onSaved }: Props) {
+  const [stored] = useState(newest); // the page behind reads it again; the form saves a change of what it began with
   const [name, setName] = useState(stored?.value.name ?? "");
   const [text, type] = useState((stored?.value.dates ?? []).join("\n"));
   const [ics, setICS] = useState("");

@@ -34,6 +34,7 @@ export default function EditorPage() {
     key: ["edited", workflow, key],
     fn: (signal) => call("get", at, { path: { workflow: workflow as string, key: key as string }, signal }) as Promise<Got<Schedule>>,
     on: Boolean(workflow && key),
+    once: true,
   });
   if (!workflow || !key) return <Editor base={fresh(mine, query)} etag="" />;
   return <Await of={stored}>{({ value, etag }) => <Editor base={draftOf(value)} etag={etag} key={value.id} />}</Await>;
@@ -157,7 +158,6 @@ function Save({ first, draft, etag, onClose }: { first: Draft; draft: Draft; eta
     await save((condition) => call("put", at, { path: name, body: new Text(bodyOf(draft)), ...condition }));
     toast(etag ? "Saved." : `${name.workflow}/${name.key} is made.`);
     await refresh(["schedule", name.workflow, name.key]);
-    await refresh(["edited", name.workflow, name.key]);
     await refresh(["schedules"]);
     route(scheduleLink(name.workflow, name.key));
   };

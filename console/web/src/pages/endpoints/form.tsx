@@ -2,12 +2,17 @@ import { useRef, useState } from "preact/hooks";
 import type { components } from "../../api.gen";
 import { call, type Got } from "../../call";
 import { complaint, Field } from "../../parts/basic";
+import { Clock } from "../../parts/clock";
 import { Dialog } from "../../parts/dialog";
+import { Diff } from "../../parts/json";
+import { useRival } from "../../parts/rival";
 import { refresh } from "../../query";
 import { Secret } from "./secret";
 import "./style.css";
 
 type Endpoint = components["schemas"]["Endpoint"];
+
+const at = "/v1/endpoints/{name}" as const;
 
 const events = [
   "tick.failed",
@@ -33,6 +38,9 @@ const headersOf = (text: string) =>
       .filter(([name]) => name),
   );
 
+/** What a PUT of a stored endpoint would say. */
+const bodyOf = ({ url, batch, headers, events, rate }: Endpoint) => ({ url, batch, headers, events, ...(rate ? { rate } : {}) });
+
 interface Props {
   stored?: Got<Endpoint>;
   onClose: () => void;
@@ -40,7 +48,8 @@ interface Props {
 }
 
 /** Makes an endpoint, or changes a stored one. A new one shows its secret once. */
-export function Form({ stored, onClose, onSaved }: Props) {
+export function Form({ stored: newest, onClose, onSaved }: Props) {
+  const [stored] = useState(newest); // the page behind reads it again; the form saves a change of what it began with
   const e = stored?.value;
   const [name, setName] = useState(e?.name ?? "");
   const [url, setURL] = useState(e?.url ?? "");
@@ -56,10 +65,11 @@ export function Form({ stored, onClose, onSaved }: Props) {
   const [error, fail] = useState<unknown>(null);
   const [made, show] = useState<Endpoint | null>(null);
   const secret = useRef(false); // the dialog closes with the functions of its last drawing
-  const save = async () => {
-    const body = { url, batch: Number(batch), headers: headersOf(headers), events: told, ...(rate ? { rate: { per_second: Number(rate), ...(ramp ? { ramp } : {}) } } : {}) };
+  const { rival, save } = useRival<Endpoint>(stored?.etag ?? "", () => call("get", at, { path: { name } }) as Promise<Got<Endpoint>>);
+  const body = { url, batch: Number(batch), headers: headersOf(headers), events: told, ...(rate ? { rate: { per_second: Number(rate), ...(ramp ? { ramp } : {}) } } : {}) };
+  const send = async () => {
     try {
-      const got = await call("put", "/v1/endpoints/{name}", { path: { name }, body: body as never, ...(stored ? { ifMatch: stored.etag } : { ifNoneMatch: "*" }) });
+      const got = await save((condition) => call("put", at, { path: { name }, body: body as never, ...condition }));
       const saved = got.value as Endpoint;
       refresh(["endpoints"]);
       refresh(["endpoint", name]);
@@ -77,10 +87,11 @@ export function Form({ stored, onClose, onSaved }: Props) {
   return (
     <Dialog
       title={stored ? `Change ${name}` : "New endpoint"}
-      verb="Save"
+      verb={rival ? "Replace theirs" : "Save"}
+      danger={rival !== null}
       why={!name ? "Name it first." : !url ? "Give its address first." : ""}
       onClose={() => !secret.current && onClose()}
-      onSend={save}
+      onSend={send}
     >
       {!stored && (
         <Field label="Name" hint="Workflows name it, such as mailer." wrong={complaint(error, "/name")}>
@@ -113,6 +124,14 @@ export function Form({ stored, onClose, onSaved }: Props) {
           </label>
         ))}
       </fieldset>
+      {rival && (
+        <>
+          <p class="note amber">
+            <strong>Theirs</strong> was saved <Clock at={rival.value.updated_at} relative />. The change below is against theirs.
+          </p>
+          <Diff before={bodyOf(rival.value)} after={body} />
+        </>
+      )}
     </Dialog>
   );
 }

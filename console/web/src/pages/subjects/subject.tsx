@@ -87,6 +87,7 @@ function ProfileOf({ subject, onClose }: { subject: string; onClose: () => void 
         throw error;
       }
     },
+    once: true,
   });
   return stored.data === undefined ? null : <Profile subject={subject} stored={stored.data} onClose={onClose} />;
 }

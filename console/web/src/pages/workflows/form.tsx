@@ -40,7 +40,8 @@ interface Props {
 }
 
 /** Registers a workflow, or changes a stored one, after a look at what differs. */
-export function Form({ stored, onClose, onSaved }: Props) {
+export function Form({ stored: newest, onClose, onSaved }: Props) {
+  const [stored] = useState(newest); // the page behind reads it again; the form saves a change of what it began with
   needZones();
   const [name, setName] = useState(stored?.value.name ?? "");
   const [body, set] = useState(bodyOf(stored?.value));
