@@ -25,10 +25,17 @@ type unended struct {
 
 // Withdraw cancels the ticks of schedules that have not ended, up to most, in the caller's transaction: waiting ones first, so that the
 // end of a running one releases none. A tick that a worker or an endpoint has is told to stop. It returns how many ticks there were, and
-// whether there are more. It locks the states of the schedules, so that no tick is handed out meanwhile.
+// whether there are more. It locks the states of the schedules, so that no tick is handed out meanwhile. Before them it locks the running
+// ticks, because the end of a tick locks its row before the state: only one that is handed out in between can end in a deadlock.
 func (c *Control) Withdraw(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedules []int64, most int) (ticks int, more bool, err error) {
 	if len(schedules) == 0 {
 		return 0, false, nil
+	}
+	if err := lockRunning(ctx, tx, tenant, schedules, most+1); err != nil {
+		return 0, false, err
+	}
+	if _, err := tx.Exec(ctx, `SELECT FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2) ORDER BY schedule_id FOR UPDATE`, tenant, schedules); err != nil {
+		return 0, false, fmt.Errorf("lock the states of schedules: %w", err)
 	}
 	found, err := unendedOf(ctx, tx, tenant, schedules, most+1)
 	if err != nil {
@@ -37,9 +44,6 @@ func (c *Control) Withdraw(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sc
 	if more = len(found) > most; more {
 		found = found[:most]
 	}
-	slices.SortFunc(found, func(a, b unended) int {
-		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.ScheduleID, b.ScheduleID), a.NominalAt.Compare(b.NominalAt), cmp.Compare(a.Seq, b.Seq))
-	})
 	for _, one := range found {
 		k := ident.TickKey{Schedule: one.ScheduleID, At: one.NominalAt.UTC(), Seq: one.Seq}
 		t, now, err := finish.LockTick(ctx, tx, tenant, k)
@@ -64,13 +68,27 @@ func (c *Control) Withdraw(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sc
 	return ticks, more, nil
 }
 
-// unendedOf locks the states of schedules, and returns up to most of their ticks that have not ended and were not told to stop. The
-// counters of a schedule tell how many there are, so that its ended ticks are not searched for more. A deleted schedule has no counters.
-func unendedOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedules []int64, most int) ([]unended, error) {
-	_, err := tx.Exec(ctx, `SELECT FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2) ORDER BY schedule_id FOR UPDATE`, tenant, schedules)
+// lockRunning locks the running ones of the ticks that unendedOf returns.
+func lockRunning(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedules []int64, most int) error {
+	found, err := unendedOf(ctx, tx, tenant, schedules, most)
 	if err != nil {
-		return nil, fmt.Errorf("lock the states of schedules: %w", err)
+		return err
 	}
+	var b pgx.Batch
+	for _, one := range found {
+		if one.State == record.Running {
+			b.Queue(`SELECT FROM tick WHERE `+record.ByKey+` FOR UPDATE`, tenant, one.ScheduleID, one.NominalAt, one.Seq)
+		}
+	}
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("lock running ticks: %w", err)
+	}
+	return nil
+}
+
+// unendedOf returns up to most ticks of schedules that have not ended and were not told to stop, waiting ones first. The counters of a
+// schedule tell how many there are, so that its ended ticks are not searched for more. A deleted schedule has no counters.
+func unendedOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedules []int64, most int) ([]unended, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT t.schedule_id, t.nominal_at, t.seq, t.state
 		FROM unnest($2::bigint[]) AS i (id)
@@ -89,5 +107,8 @@ func unendedOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedules []in
 	if err != nil {
 		return nil, fmt.Errorf("look for ticks that have not ended: %w", err)
 	}
+	slices.SortFunc(found, func(a, b unended) int {
+		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.ScheduleID, b.ScheduleID), a.NominalAt.Compare(b.NominalAt), cmp.Compare(a.Seq, b.Seq))
+	})
 	return found, nil
 }

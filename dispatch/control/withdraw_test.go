@@ -189,6 +189,47 @@ func TestACancellationBesideWorkers(t *testing.T) {
 	}
 }
 
+// A cancellation waits for the end of a running tick, and holds nothing meanwhile that the end needs.
+func TestACancellationHoldsNothingThatTheEndOfATickNeeds(t *testing.T) {
+	t.Parallel()
+	h := dispatchtest.New(t)
+	h.Start(h.Dispatch)
+	h.Put("w", "k", ofSubject("u", "allow_all", nil))
+	trigger(h, "w", "k", "")
+	h.Lease("w", 1)
+	tx, err := h.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }() // it may be over
+	if _, err := tx.Exec(t.Context(), `SELECT FROM tick FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	cancelled := make(chan error, 1)
+	go func() {
+		_, _, _, err := h.Subjects.Cancel(t.Context(), h.Tenant, "u", subjects.CancelParams{}, schedules.Changer{By: "ann"})
+		cancelled <- err
+	}()
+	dispatchtest.Until(t, "the cancellation waits for the tick", func() bool {
+		return len(cancelled) > 0 || h.Number(`
+			SELECT count(*)
+			FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%FROM tick%'`) > 0
+	})
+	if _, err := tx.Exec(t.Context(), `SELECT FROM schedule_state FOR UPDATE NOWAIT`); err != nil {
+		t.Error(err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-cancelled; err != nil {
+		t.Fatal(err)
+	}
+	if n := h.Number(`SELECT count(*) FROM tick WHERE reason <> 0`); n != 1 {
+		t.Errorf("%d ticks were told to stop, want 1", n)
+	}
+}
+
 // leasesNothing polls once without waiting, and checks that no tick is handed out.
 func leasesNothing(h *dispatchtest.Carillon, workflow string) {
 	h.T.Helper()

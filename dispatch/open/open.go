@@ -68,12 +68,7 @@ func (o *Opener) OpenRun(ctx context.Context, first, through int64) error {
 
 // unopenedOf returns the chunks of a run that are not open.
 func (o *Opener) unopenedOf(ctx context.Context, first, through int64) ([]int64, error) {
-	rows, _ := o.pool.Query(ctx, `
-		SELECT c.id
-		FROM chunk c
-		JOIN chunk f ON f.id = $1 AND f.shard = c.shard AND f.lane = c.lane
-		WHERE c.id BETWEEN $1 AND $2 AND `+chunk.StillUnopened+`
-		ORDER BY c.id`, first, through) // CollectRows reports the error
+	rows, _ := o.pool.Query(ctx, `SELECT c.id FROM chunk c WHERE `+chunk.OfRun+` ORDER BY c.id`, first, through) // CollectRows reports the error
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return nil, fmt.Errorf("look for unopened chunks: %w", err)
