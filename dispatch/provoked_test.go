@@ -211,7 +211,6 @@ var readsMore = map[string]int{
 	"AND c.shard = (SELECT shard FROM chunk WHERE id = $1)":                      600,     // a late job looks at 512 numbers, and their chunks may be of other shards
 	"ORDER BY id\n\t\t\tLIMIT $2)\n\t\t\tUNION ALL":                              1000,    // it reads so many unopened chunks to find those that have waited for long
 	"AND id >= $2 ORDER BY id LIMIT $1":                                          1000,    // it counts the chunks that have waited for long among the first 1,000 unopened ones
-	"WHERE u.id = ANY ($4) AND u.id < $3":                                        100,     // it looks at each of the 100 chunks at most that are unopened for more than 10 s
 	// It reads all due events to find the first of each tenant, also those of tenants that are being told.
 	"SELECT DISTINCT ON (o.tenant_id) o.tenant_id, o.endpoint, o.id, o.due_at": 1000,
 	// Erasing a tenant reads the chunks that are not done once, and the done ones in parts of the table: no index has them by tenant.
