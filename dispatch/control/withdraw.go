@@ -26,7 +26,8 @@ type unended struct {
 // Withdraw cancels the ticks of schedules that have not ended, up to most, in the caller's transaction: waiting ones first, so that the
 // end of a running one releases none. A tick that a worker or an endpoint has is told to stop. It returns how many ticks there were, and
 // whether there are more. It locks the states of the schedules, so that no tick is handed out meanwhile. Before them it locks the running
-// ticks, because the end of a tick locks its row before the state: only one that is handed out in between can end in a deadlock.
+// ticks, because the end of a tick locks its row before the state. A tick that is handed out between these two steps is locked after the
+// state, and may deadlock with its end: the caller tries again.
 func (c *Control) Withdraw(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedules []int64, most int) (ticks int, more bool, err error) {
 	if len(schedules) == 0 {
 		return 0, false, nil

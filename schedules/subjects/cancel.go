@@ -104,7 +104,7 @@ type cancelResult struct {
 
 // cancelOnce locks a subject, and then cancels in the same transaction, once for each Idempotency-Key.
 func (ss *Subjects) cancelOnce(ctx context.Context, tenant tenants.ID, all cancelling, by schedules.Changer, cancel func(tx pgx.Tx) (cancelResult, error)) (result cancelResult, replayed bool, err error) {
-	err = postgres.Retry(ctx, func() error { // the end of a tick locks in another order, and may deadlock with it
+	err = postgres.Retry(ctx, func() error { // it may deadlock with the end of a tick that is handed out meanwhile
 		return pgx.BeginFunc(ctx, ss.pool, func(tx pgx.Tx) error {
 			if err := cohorts.LockSubjects(ctx, tx, tenant, cohorts.ToChange, all.Subject); err != nil {
 				return err

@@ -26,7 +26,7 @@ export interface Asked<T> {
   fn: (signal: AbortSignal) => Promise<T>;
   /** In ms; absent: it is not read again by itself. */
   every?: number;
-  /** A form begins with it: it is read when the form opens, whatever an earlier form has read, and stays as it was read then. */
+  /** For a form: it is read anew when the form opens, and not again while the form is open. */
   once?: boolean;
   /** false: it is not read yet. */
   on?: boolean;
@@ -34,9 +34,11 @@ export interface Asked<T> {
   keep?: boolean;
 }
 
+let readers = 0;
+
 /** Reads an answer, and again in intervals while the page is live. */
 export function useQuery<T>(asked: Asked<T>): QueryObserverResult<T, Error> {
-  const [reader] = useState(() => crypto.randomUUID());
+  const [reader] = useState(() => ++readers);
   const options = {
     queryKey: asked.once ? [...asked.key, reader] : asked.key,
     queryFn: ({ signal }: { signal: AbortSignal }) => asked.fn(signal),
