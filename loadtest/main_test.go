@@ -16,6 +16,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == workCommand { // a worker that a scenario started
 		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
+	if err := os.Setenv("PGCONNECT_TIMEOUT", "10"); err != nil { // connecting may take long while other tests run
+		panic(err)
+	}
 	postgrestest.MainNoLeaks(m)
 }
 
